@@ -1,0 +1,187 @@
+//! Time and randomness: the only room that asks the system for either.
+//!
+//! It promises values that a test can hold still: every other room is given a [`Clock`] and an [`Entropy`] and never
+//! reads the system itself (`.clippy.toml` forbids it). It must not know any other room.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rand::RngCore;
+use uuid::Uuid;
+
+/// A moment in unix microseconds, UTC. Stored as BIGINT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct At(i64);
+
+impl At {
+    /// The moment that lies so many microseconds after 1970.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// The moment that lies so many whole seconds after 1970; saturates.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1_000_000))
+    }
+
+    /// Microseconds since 1970.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// This moment plus a duration; saturates.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(micros_of(duration)))
+    }
+
+    /// This moment less a duration; saturates.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(micros_of(duration)))
+    }
+
+    /// The time from `earlier` to this moment; zero where `earlier` is not earlier.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// RFC 3339 in UTC with milliseconds, as the API shows times.
+    pub fn rfc3339(self) -> String {
+        jiff::Timestamp::from_microsecond(self.0).map_or_else(|_| self.0.to_string(), |t| format!("{t:.3}"))
+    }
+
+    /// Reads an RFC 3339 time.
+    pub fn parse_rfc3339(text: &str) -> Option<Self> {
+        text.parse::<jiff::Timestamp>().ok().map(|t| Self(t.as_microsecond()))
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.rfc3339())
+    }
+}
+
+fn micros_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Where the present moment comes from.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The wall clock, as stored times and leases are judged by.
+    fn now(&self) -> At;
+    /// Time since some fixed moment of this process that no change of the wall clock moves.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The system's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    origin: Instant,
+}
+
+impl Default for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
+    fn default() -> Self {
+        Self { origin: Instant::now() }
+    }
+}
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
+    fn now(&self) -> At {
+        At(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros_of))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.origin.elapsed()
+    }
+}
+
+/// A clock that moves only when told to, for tests and simulation.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: AtomicI64,
+    monotonic: AtomicU64,
+}
+
+impl ManualClock {
+    /// A clock that stands at `start`.
+    pub fn at(start: At) -> Self {
+        Self { now: AtomicI64::new(start.0), monotonic: AtomicU64::new(0) }
+    }
+
+    /// Moves both clocks on.
+    pub fn advance(&self, by: Duration) {
+        self.now.fetch_add(micros_of(by), Ordering::SeqCst);
+        self.monotonic.fetch_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock alone, as an administrator or NTP would.
+    pub fn jump_to(&self, at: At) {
+        self.now.store(at.0, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> At {
+        At(self.now.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.monotonic.load(Ordering::SeqCst))
+    }
+}
+
+/// Where random bytes come from.
+pub trait Entropy: Send + Sync + fmt::Debug {
+    /// Fills the buffer.
+    fn fill(&self, buffer: &mut [u8]);
+
+    /// A fraction in `0.0..1.0`, for jitter.
+    fn fraction(&self) -> f64 {
+        let mut bytes = [0; 4];
+        self.fill(&mut bytes);
+        f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
+    }
+}
+
+/// The system's random numbers.
+#[derive(Debug, Default)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's randomness")]
+    fn fill(&self, buffer: &mut [u8]) {
+        rand::rng().fill_bytes(buffer);
+    }
+}
+
+/// Random numbers that follow from a seed, for tests and simulation.
+#[derive(Debug)]
+pub struct SeededEntropy(Mutex<rand::rngs::StdRng>);
+
+impl SeededEntropy {
+    /// The sequence of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(rand::SeedableRng::seed_from_u64(seed)))
+    }
+}
+
+impl Entropy for SeededEntropy {
+    fn fill(&self, buffer: &mut [u8]) {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).fill_bytes(buffer);
+    }
+}
+
+/// A UUIDv7 of this moment: orders by time, so that keys arrive in order.
+pub fn uuid_v7(at: At, entropy: &dyn Entropy) -> Uuid {
+    let mut random = [0; 10];
+    entropy.fill(&mut random);
+    let millis = u64::try_from(at.micros() / 1_000).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+}
