@@ -124,6 +124,12 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     /// Reads what `check` came back with; an error says what to do.
     fn read_check(&self, exchange: &Exchange, now: At) -> Result<(), String>;
 
+    /// A call that asks whether the entity exists, or `None` where this CRM cannot be asked (operator's `complete`).
+    fn confirm(&self, crm_id: &CrmId) -> Option<Call>;
+
+    /// Reads what `confirm` came back with: whether the entity exists; an error where the CRM did not say.
+    fn read_confirm(&self, exchange: &Exchange, now: At) -> Result<bool, String>;
+
     /// A link to the entity for people, where the CRM has one.
     fn link(&self, crm_id: &CrmId) -> Option<String>;
 

@@ -310,5 +310,9 @@ mod tests {
     }
 
     // Computed once, apart from this code (Python hashlib); a change here orphans every record already in a CRM.
-    const GOLDEN: [&str; 3] = ["1ab24bf7-77c2-8b44-a210-e90fb00d1395", "f3e0f45d-bd8b-81d9-b166-67fc3ed8e549", "89023f4b-9714-8a79-bdd4-201e0bc2e23c"];
+    const GOLDEN: [&str; 3] = [
+        "1ab24bf7-77c2-8b44-a210-e90fb00d1395",
+        "f3e0f45d-bd8b-81d9-b166-67fc3ed8e549",
+        "89023f4b-9714-8a79-bdd4-201e0bc2e23c",
+    ];
 }

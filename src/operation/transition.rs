@@ -179,15 +179,17 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
                 }
             }
         }
-        (Event::LookupTaken { next_lookup_at, destination_epoch }, Status::Reconciling { send_ended_at, since, .. }) => {
+        (
+            Event::LookupTaken { next_lookup_at, destination_epoch },
+            Status::Reconciling { send_ended_at, since, .. },
+        ) => {
             let renewed = *destination_epoch != operation.series_epoch;
             if renewed {
                 begin_series(&mut next);
                 next.series_epoch = *destination_epoch;
             }
             let since = if renewed { at } else { *since };
-            next.status =
-                Status::Reconciling { next_lookup_at: *next_lookup_at, send_ended_at: *send_ended_at, since };
+            next.status = Status::Reconciling { next_lookup_at: *next_lookup_at, send_ended_at: *send_ended_at, since };
         }
         (Event::LookedUp { .. }, Status::Reconciling { .. }) => looked_up(&mut next, event, at),
         (Event::Complete { crm_id }, Status::NeedsReview { .. } | Status::FailedTerminal { .. }) => {

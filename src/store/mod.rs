@@ -92,7 +92,11 @@ impl Store {
 
     // --- destinations ---
     /// Makes rows for configured destinations.
-    pub async fn ensure_destinations(&self, destinations: Vec<(DestinationName, String)>, at: At) -> Result<(), StoreError> {
+    pub async fn ensure_destinations(
+        &self,
+        destinations: Vec<(DestinationName, String)>,
+        at: At,
+    ) -> Result<(), StoreError> {
         todo!()
     }
     /// All destinations.
@@ -100,7 +104,14 @@ impl Store {
         todo!()
     }
     /// Suspends, if the destination is active and (for an answer of the CRM) still in the epoch of the call; whether it did.
-    pub async fn suspend(&self, name: DestinationName, epoch: Option<i64>, reason: String, audit: Option<Audit>, at: At) -> Result<bool, StoreError> {
+    pub async fn suspend(
+        &self,
+        name: DestinationName,
+        epoch: Option<i64>,
+        reason: String,
+        audit: Option<Audit>,
+        at: At,
+    ) -> Result<bool, StoreError> {
         todo!()
     }
     /// Resumes; whether it was suspended.
@@ -170,7 +181,13 @@ impl Store {
 
     // --- tokens ---
     /// Makes a token; `false` where an active token of that name exists.
-    pub async fn create_token(&self, name: String, role: Role, sha256: Vec<u8>, audit: Audit) -> Result<bool, StoreError> {
+    pub async fn create_token(
+        &self,
+        name: String,
+        role: Role,
+        sha256: Vec<u8>,
+        audit: Audit,
+    ) -> Result<bool, StoreError> {
         todo!()
     }
     /// The active token of that hash; notes its use, to the minute.
@@ -207,7 +224,13 @@ impl Store {
     // --- retention ---
     /// One small step: payloads finished before `payload_before`, tombstones finished before `tombstone_before`, log rows
     /// without an operation received before `payload_before`; at most `limit` of each. With `dry_run` only counts.
-    pub async fn purge(&self, payload_before: At, tombstone_before: At, limit: usize, dry_run: bool) -> Result<Purged, StoreError> {
+    pub async fn purge(
+        &self,
+        payload_before: At,
+        tombstone_before: At,
+        limit: usize,
+        dry_run: bool,
+    ) -> Result<Purged, StoreError> {
         todo!()
     }
     /// The lead as an operator corrected it.
