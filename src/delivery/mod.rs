@@ -6,6 +6,8 @@
 //! wait. Decisions are pure (`retry.rs`, `operation::transition`); this room only carries them out. It must not know HTTP
 //! servers, sources' formats (the lead is read through [`crate::intake::Source`]), or SQL.
 
+pub mod retry;
+
 use std::time::Duration;
 
 /// The retry policy of a destination (`[destination.retry]`).
