@@ -7,6 +7,9 @@
 //!
 //! A new CRM is one file here, one line in `registry.rs` and its fixtures.
 
+pub mod failure;
+pub mod transport;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
