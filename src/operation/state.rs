@@ -215,6 +215,18 @@ impl Status {
         }
     }
 
+    /// The worker's right, where one holds it.
+    pub const fn lease(&self) -> Option<&Lease> {
+        match self {
+            Self::Claimed { lease, .. } | Self::Calling { lease } => Some(lease),
+            Self::Received { .. }
+            | Self::Reconciling { .. }
+            | Self::Completed { .. }
+            | Self::FailedTerminal { .. }
+            | Self::NeedsReview { .. } => None,
+        }
+    }
+
     /// The visible reason.
     pub const fn reason(&self) -> Option<&'static str> {
         match self {

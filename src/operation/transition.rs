@@ -170,6 +170,8 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
             }
             match status {
                 Status::Claimed { licence, .. } => {
+                    // A lead that kills its worker before the call must not do so for ever.
+                    next.counted += 1;
                     next.status = Status::Received { next_attempt_at: at, licence: *licence };
                 }
                 _ => {
