@@ -269,7 +269,7 @@ pub(super) fn status_of(exchange: &Exchange) -> Option<u16> {
 
 pub(super) fn excerpt_of(exchange: &Exchange) -> String {
     match exchange {
-        Ok(answer) => crate::crm::excerpt(&answer.body),
+        Ok(answer) => crate::crm::failure::excerpt(&answer.body),
         Err(error) => error.message.clone(),
     }
 }
