@@ -7,7 +7,10 @@
 //!
 //! A new CRM is one file here, one line in `registry.rs` and its fixtures.
 
+pub mod describe;
 pub mod failure;
+pub mod settings;
+pub mod template;
 pub mod transport;
 
 use std::future::Future;
