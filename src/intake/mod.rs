@@ -12,6 +12,13 @@ use std::time::Duration;
 use crate::clock::At;
 use crate::operation::{DestinationName, HashRule, KeyOrigin, Lead, PayloadHash, SourceKey, SourceName};
 
+/// The page script that is served at `/static/leadonce.js`.
+pub const SCRIPT: &str = "";
+
+/// Header names (lower case) that the delivery log keeps: none of them holds a secret.
+pub const KEPT_HEADERS: &[&str] =
+    &["content-type", "content-encoding", "idempotency-key", "user-agent", "origin", "referer"];
+
 /// A request as it came over the wire: body not yet decoded, header names in lower case.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
