@@ -7,6 +7,7 @@
 pub mod canonical;
 pub mod hash;
 pub mod id;
+pub mod json;
 pub mod lead;
 pub mod outcome;
 pub mod state;
