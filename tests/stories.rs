@@ -42,14 +42,14 @@ async fn delivered_twice(store: Option<String>) {
     assert_eq!((second.status, second.header("idempotent-replayed")), (200, "true"));
     assert_eq!(second.body["crm_id"], first.body["crm_id"]);
     assert_eq!(second.body["operation_id"], first.body["operation_id"]);
-    assert_eq!((gateway.entities().await.len(), gateway.calls("create").await), (1, 1));
+    assert_eq!((gateway.entities(), gateway.creates()), (1, 1));
     gateway.end().await;
 }
 on_both!(one_webhook_delivered_twice_makes_one_entity, super::delivered_twice);
 
 async fn impatient_sender(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "delay", "millis": 1200}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1200}]));
     let mut ids = std::collections::BTreeSet::new();
     for _ in 0..3 {
         let answer = gateway.deliver("c01", &lead("Anna"), 0).await;
@@ -59,18 +59,18 @@ async fn impatient_sender(store: Option<String>) {
     }
     assert_eq!(ids.len(), 1);
     gateway.in_state("c01", "completed").await;
-    assert_eq!(gateway.calls("create").await, 1);
+    assert_eq!(gateway.creates(), 1);
     gateway.end().await;
 }
 on_both!(c01_a_sender_that_gives_up_early_gets_one_operation, super::impatient_sender);
 
 async fn answer_lost(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "commit_then_hang"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "commit_then_hang"}]));
     gateway.deliver("c02", &lead("Boris"), 0).await;
     let found = gateway.in_state("c02", "completed").await;
-    assert_eq!(found["crm_id"], gateway.entities().await[0]["id"].to_string().trim_matches('"'));
-    assert_eq!(gateway.calls("create").await, 1);
+    assert_eq!(found["crm_id"], gateway.sandbox.world().entities()[0].id.to_string());
+    assert_eq!(gateway.creates(), 1);
     gateway.end().await;
 }
 on_both!(c02_a_lost_answer_is_looked_up_never_repeated, super::answer_lost);
@@ -81,12 +81,11 @@ async fn look_up_fails_too(store: Option<String>) {
         "[destination.lookup]\nfirst_after = \"100ms\"\nsettle = \"1s\"\ngive_up = \"2s\"\n".to_owned();
     let gateway = Gateway::start(setup).await;
     gateway
-        .faults(json!([{"call": "create", "kind": "commit_then_cut"}, {"call": "lookup", "times": 100, "kind": "status_without_commit", "status": 502}]))
-        .await;
+        .faults(json!([{"call": "create", "kind": "commit_then_cut"}, {"call": "lookup", "times": 100, "kind": "status_without_commit", "status": 502}]));
     gateway.deliver("k", &lead("Boris"), 0).await;
     let review = gateway.in_state("k", "needs_review").await;
     assert_eq!(review["reason"], "uncertain_outcome");
-    assert_eq!(gateway.calls("create").await, 1);
+    assert_eq!(gateway.creates(), 1);
     gateway.end().await;
 }
 on_both!(c02_with_the_look_up_failing_too_a_person_decides, super::look_up_fails_too);
@@ -105,21 +104,21 @@ async fn double_click(store: Option<String>) {
     assert_eq!(answers[0].body["operation_id"], answers[1].body["operation_id"], "{answers:?}");
     let id = answers[0].body["operation_id"].as_str().unwrap_or("").to_owned();
     gateway.until_path(&format!("/v1/operations/{id}"), |o| o["status"] == "completed").await;
-    assert_eq!(gateway.entities().await.len(), 1);
+    assert_eq!(gateway.entities(), 1);
     gateway.end().await;
 }
 on_both!(c03_a_double_click_without_a_key_is_one_operation, super::double_click);
 
 async fn same_key_at_once(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "delay", "millis": 500}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 500}]));
     let anna = lead("Anna");
     let answers = join_all((0..50).map(|_| gateway.deliver("c04", &anna, 0))).await;
     assert!(answers.iter().all(|answer| answer.status == 202), "{answers:?}");
     let first = &answers[0].body["operation_id"];
     assert!(answers.iter().all(|answer| &answer.body["operation_id"] == first));
     gateway.in_state("c04", "completed").await;
-    assert_eq!(gateway.calls("create").await, 1);
+    assert_eq!(gateway.creates(), 1);
     gateway.end().await;
 }
 on_both!(c04_fifty_requests_with_one_key_make_one_operation, super::same_key_at_once);
@@ -137,11 +136,11 @@ async fn changed_content(store: Option<String>) {
     assert_eq!(page.body["items"].as_array().map(Vec::len), Some(1), "{page:?}");
     let conflict = page.body["items"][0]["operation_id"].as_str().unwrap_or("").to_owned();
     // Nothing is created by itself; a person may forward it as a lead of its own, under a crm_key of its own.
-    assert_eq!(gateway.entities().await.len(), 1);
+    assert_eq!(gateway.entities(), 1);
     let retried = gateway.resolve(&conflict, &json!({"action": "retry"})).await;
     assert_eq!(retried.status, 200, "{retried:?}");
     gateway.until_path(&format!("/v1/operations/{conflict}"), |o| o["status"] == "completed").await;
-    assert_eq!(gateway.entities().await.len(), 2);
+    assert_eq!(gateway.entities(), 2);
     gateway.end().await;
 }
 on_both!(changed_content_under_one_key_waits_for_a_person, super::changed_content);
@@ -160,39 +159,39 @@ async fn not_stored_not_confirmed(store: Option<String>) {
     for round in 0..10 {
         gateway.in_state(&format!("c15-{round}"), "completed").await;
     }
-    assert_eq!(gateway.entities().await.len(), 10);
+    assert_eq!(gateway.entities(), 10);
     gateway.end().await;
 }
 on_both!(c15_what_was_acknowledged_survives_kill_9, super::not_stored_not_confirmed);
 
 async fn killed_during_create(store: Option<String>) {
     let mut gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "commit_then_hang"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "commit_then_hang"}]));
     gateway.deliver("c17", &lead("Gleb"), 0).await;
     gateway.until("c17", |operation| operation["attempts"] == 1).await;
-    while gateway.entities().await.is_empty() {
+    while gateway.entities() == 0 {
         tokio::task::yield_now().await;
     }
     gateway.kill();
     gateway.run();
     let found = gateway.in_state("c17", "completed").await;
     assert_eq!(found["attempts"], 1);
-    assert_eq!(gateway.calls("create").await, 1);
+    assert_eq!(gateway.creates(), 1);
     gateway.end().await;
 }
 on_both!(c17_c30_a_process_that_dies_during_a_create_looks_it_up, super::killed_during_create);
 
 async fn graceful_stop(store: Option<String>) {
     let mut gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "delay", "millis": 1000}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1000}]));
     gateway.deliver("stop", &lead("Gleb"), 0).await;
     gateway.until("stop", |operation| operation["status"] == "in_progress").await;
     assert!(gateway.terminate(), "{}", gateway.log());
-    assert_eq!(gateway.entities().await.len(), 1);
+    assert_eq!(gateway.entities(), 1);
     gateway.run();
     let done = gateway.in_state("stop", "completed").await;
     assert_eq!(done["attempts"], 1);
-    assert_eq!(gateway.calls("lookup").await, 0, "the open call was not waited for");
+    assert_eq!(gateway.lookups(), 0, "the open call was not waited for");
     gateway.end().await;
 }
 on_both!(c17_sigterm_lets_an_open_call_end, super::graceful_stop);
@@ -200,24 +199,23 @@ on_both!(c17_sigterm_lets_an_open_call_end, super::graceful_stop);
 async fn look_up_sees_it_late(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
     gateway
-        .faults(json!([{"call": "create", "kind": "commit_then_status", "status": 504}, {"call": "lookup", "kind": "lookup_blind", "seconds": 1}]))
-        .await;
+        .faults(json!([{"call": "create", "kind": "commit_then_status", "status": 504}, {"call": "lookup", "kind": "lookup_blind", "seconds": 1}]));
     gateway.deliver("c19", &lead("Dina"), 0).await;
     gateway.in_state("c19", "completed").await;
-    assert_eq!(gateway.calls("create").await, 1);
-    assert!(gateway.calls("lookup").await >= 2);
+    assert_eq!(gateway.creates(), 1);
+    assert!(gateway.lookups() >= 2);
     gateway.end().await;
 }
 on_both!(c19_a_look_up_that_finds_nothing_at_first_proves_nothing, super::look_up_sees_it_late);
 
 async fn never_executed(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "status_without_commit", "status": 502}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "status_without_commit", "status": 502}]));
     gateway.deliver("k", &lead("Dina"), 0).await;
     // Only after the settle time an empty look-up is believed, and only then a second create is lawful.
     let done = gateway.in_state("k", "completed").await;
     assert_eq!(done["attempts"], 2);
-    assert_eq!((gateway.entities().await.len(), gateway.calls("create").await), (1, 2));
+    assert_eq!((gateway.entities(), gateway.creates()), (1, 2));
     gateway.end().await;
 }
 on_both!(c25_a_502_without_commit_is_sent_again_after_settle, super::never_executed);
@@ -227,17 +225,16 @@ async fn contact_and_deal(store: Option<String>) {
     setup.destination.push_str("entity = \"deal\"\n");
     let gateway = Gateway::start(setup).await;
     // The contact is made; the deal's create loses its answer. Only the deal is looked up.
-    gateway.faults(json!([{"call": "create", "kind": "delay", "millis": 1}, {"call": "create", "kind": "commit_then_hang"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1}, {"call": "create", "kind": "commit_then_hang"}]));
     gateway.deliver("c21", &lead("Egor"), 0).await;
     gateway.in_state("c21", "completed").await;
-    assert_eq!((gateway.entities().await.len(), gateway.calls("create").await), (2, 2));
+    assert_eq!((gateway.entities(), gateway.creates()), (2, 2));
     // The deal cannot be reached: it alone is sent again.
     gateway
-        .faults(json!([{"call": "create", "kind": "delay", "millis": 1}, {"call": "create", "kind": "limit_503"}]))
-        .await;
+        .faults(json!([{"call": "create", "kind": "delay", "ms": 1}, {"call": "create", "kind": "limit_503"}]));
     gateway.deliver("c21b", &lead("Egor"), 0).await;
     gateway.in_state("c21b", "completed").await;
-    assert_eq!((gateway.entities().await.len(), gateway.calls("create").await), (4, 5));
+    assert_eq!((gateway.entities(), gateway.creates()), (4, 5));
     gateway.end().await;
 }
 on_both!(c21_of_two_steps_only_the_failed_one_is_repeated, super::contact_and_deal);
@@ -254,7 +251,7 @@ async fn sender_stays_switched_on(store: Option<String>) {
             .body(body);
         Answer::of(request)
     };
-    gateway.faults(json!([{"call": "create", "kind": "access_denied"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "access_denied"}]));
     for body in [
         "test=test",
         "Name=A&Phone=1&tranid=1:1",
@@ -271,7 +268,7 @@ on_both!(c22_business_problems_never_look_like_delivery_failures, super::sender_
 
 async fn suspended_and_resumed(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "html_403"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "html_403"}]));
     for number in 0..5 {
         assert_eq!(gateway.deliver(&format!("c07-{number}"), &lead("Zoya"), 0).await.status, 202);
     }
@@ -279,24 +276,24 @@ async fn suspended_and_resumed(store: Option<String>) {
     gateway.until_path("/v1/admin/destinations", suspended).await;
     let waiting = |body: &Value| body["items"][0]["waiting"] == 5 && body["items"][0]["in_progress"] == 0;
     gateway.until_path("/v1/admin/destinations", waiting).await;
-    let calls = gateway.calls("create").await;
+    let calls = gateway.creates();
     assert!((1..=4).contains(&calls), "no more calls than were open when it stopped: {calls}");
     assert_eq!(gateway.post("/v1/admin/destinations/crm/resume", &json!({})).await.status, 200);
     for number in 0..5 {
         gateway.in_state(&format!("c07-{number}"), "completed").await;
     }
-    assert_eq!(gateway.entities().await.len(), 5);
+    assert_eq!(gateway.entities(), 5);
     gateway.end().await;
 }
 on_both!(c07_an_account_stop_holds_every_lead_and_resume_lets_them_go, super::suspended_and_resumed);
 
 async fn moved_address(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "redirect", "to": "http://169.254.169.254/", "code": 308}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "redirect", "to": "http://169.254.169.254/", "code": 308}]));
     gateway.deliver("c53", &lead("Zoya"), 0).await;
     gateway.until_path("/v1/admin/destinations", |body| body["items"][0]["state"] == "suspended").await;
     gateway.in_state("c53", "received").await;
-    assert_eq!(gateway.entities().await.len(), 0);
+    assert_eq!(gateway.entities(), 0);
     gateway.end().await;
 }
 on_both!(c53_a_redirect_is_not_followed_and_the_leads_wait, super::moved_address);
@@ -308,23 +305,22 @@ async fn throttled(store: Option<String>) {
             {"call": "create", "kind": "throttled", "retry_after": "120junk"},
             {"call": "create", "kind": "throttled", "retry_after": "1"},
             {"call": "create", "kind": "limit_503"},
-        ]))
-        .await;
+        ]));
     gateway.deliver("c05", &lead("Ivan"), 0).await;
     let done = gateway.in_state("c05", "completed").await;
     assert_eq!(done["attempts"], 4);
-    assert_eq!((gateway.entities().await.len(), gateway.calls("lookup").await), (1, 0));
+    assert_eq!((gateway.entities(), gateway.lookups()), (1, 0));
     gateway.end().await;
 }
 on_both!(c05_a_rate_limit_is_not_uncertain_and_is_waited_out, super::throttled);
 
 async fn rejected(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "validation_error"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "validation_error"}]));
     let refused = gateway.deliver("k", &lead("Kira"), 10).await;
     assert_eq!((refused.status, &refused.body["reason"]), (200, &json!("rejected")), "{refused:?}");
     assert!(refused.body["last_error"].as_str().is_some_and(|text| !text.is_empty()));
-    assert_eq!(gateway.calls("create").await, 1);
+    assert_eq!(gateway.creates(), 1);
     // C46: replays say so until a person opens it again, then the result of the new run under the same id.
     let id = refused.body["operation_id"].as_str().unwrap_or("").to_owned();
     assert_eq!(gateway.deliver("k", &lead("Kira"), 0).await.body["status"], "failed_terminal");
@@ -338,7 +334,7 @@ on_both!(c46_a_refused_lead_is_corrected_and_sent_again, super::rejected);
 
 async fn two_operators(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "validation_error"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "validation_error"}]));
     let refused = gateway.deliver("k", &lead("Kira"), 10).await;
     let id = refused.body["operation_id"].as_str().unwrap_or("").to_owned();
     let version = refused.body["version"].to_string();
@@ -356,7 +352,7 @@ async fn two_operators(store: Option<String>) {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 412], "{answers:?}");
     gateway.in_state("k", "completed").await;
-    assert_eq!(gateway.calls("create").await, 2);
+    assert_eq!(gateway.creates(), 2);
     gateway.end().await;
 }
 on_both!(two_operators_at_once_carry_out_one_decision, super::two_operators);
@@ -364,11 +360,10 @@ on_both!(two_operators_at_once_carry_out_one_decision, super::two_operators);
 async fn merged_in_the_crm(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
     let first = gateway.deliver("c58", &lead("Lena"), 10).await;
-    let url = format!("{}/_sandbox/entities", gateway.sandbox.url());
-    assert!(gateway.client.delete(url).send().await.is_ok_and(|answer| answer.status().is_success()));
+    gateway.sandbox.world().clear_entities();
     let replay = gateway.deliver("c58", &lead("Lena"), 10).await;
     assert_eq!((replay.status, &replay.body["crm_id"]), (200, &first.body["crm_id"]));
-    assert_eq!(gateway.entities().await.len(), 0);
+    assert_eq!(gateway.entities(), 0);
     gateway.end().await;
 }
 on_both!(c58_an_entity_deleted_in_the_crm_is_not_created_again, super::merged_in_the_crm);
@@ -422,7 +417,7 @@ on_both!(c44_two_sources_never_share_a_key, super::scopes);
 async fn poison(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
     // A lead whose every create fails for ever, and good ones behind it.
-    gateway.faults(json!([{"call": "create", "kind": "validation_error"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "validation_error"}]));
     gateway.deliver("poison", &json!({"name": "x\u{0}y", "phone": ["not", {"a": "phone"}]}), 0).await;
     let names: Vec<String> = (0..20).map(|number| format!("good-{number}")).collect();
     let good = lead("Good");
@@ -447,7 +442,7 @@ async fn a_second_process_on_one_sqlite_file_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_operations_of_a_missing_source_stop_the_start_by_name() {
     let mut gateway = Gateway::start(Setup::default()).await;
-    gateway.faults(json!([{"call": "create", "kind": "access_denied"}])).await;
+    gateway.faults(json!([{"call": "create", "kind": "access_denied"}]));
     gateway.deliver("k", &lead("Anna"), 0).await;
     gateway.until_path("/v1/admin/destinations", |body| body["items"][0]["state"] == "suspended").await;
     assert!(gateway.terminate());

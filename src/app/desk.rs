@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::delivery::Engine;
-use crate::http::desk::{Action, Desk, Unresolved};
+use crate::http::{Action, Desk, Unresolved};
 use crate::operation::transition::{Change, Event, Refused, apply};
 use crate::operation::{CrmId, Lead, Operation, OperationId, State};
 use crate::store::{Audit, Story, Update, Updated};
@@ -34,7 +34,7 @@ impl OperatorDesk {
                     return Err(Unresolved::NeedsLead);
                 }
                 let settle = line.map(|line| line.settings.lookup.settle).unwrap_or_default();
-                (Event::Retry { settle }, lead, note)
+                (Event::Retry { settle }, lead.map(|lead| *lead), note)
             }
             Action::Reject { note } => (Event::Reject, None, Some(note)),
         };
@@ -133,7 +133,7 @@ impl Desk for OperatorDesk {
         Box::pin(self.carry_out(id, version, action, actor))
     }
 
-    fn lead_of<'a>(&'a self, story: &'a Story) -> Option<Lead> {
+    fn lead_of(&self, story: &Story) -> Option<Lead> {
         let first = story.deliveries.iter().find(|delivery| delivery.id == story.operation.delivery_id);
         self.engine.lead(&story.operation, first, story.edited_lead.as_ref()).ok()
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::child::{Folder, Gateway};
 use crate::clock::{Clock, SystemClock, SystemEntropy, uuid_v7};
-use crate::sandbox::{Running, Sandbox};
+use crate::sandbox::{Fault, Running, Sandbox};
 
 /// The longest a row may take to come to its state.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,10 +36,8 @@ pub async fn run(program: &Path) -> Result<Vec<Row>> {
     macro_rules! play {
         ($scenario:literal, $expected:literal, $row:ident) => {
             tracing::info!(scenario = $scenario, "playing");
-            let fault = match bench.clear().await {
-                Ok(()) => bench.$row().await.err().map(|error| format!("{error:#}")),
-                Err(error) => Some(format!("the bench could not be cleared: {error:#}")),
-            };
+            bench.clear();
+            let fault = bench.$row().await.err().map(|error| format!("{error:#}"));
             rows.push(Row { scenario: $scenario, expected: $expected, fault });
         };
     }
@@ -75,6 +73,7 @@ struct Bench {
     token: String,
     client: reqwest::Client,
     alerts: Arc<AtomicUsize>,
+    calls_before: u64,
 }
 
 impl Bench {
@@ -83,7 +82,7 @@ impl Bench {
         let sandbox = Sandbox::start("127.0.0.1:0").await?;
         let alerts = Arc::new(AtomicUsize::new(0));
         let alert_url = receiver(Arc::clone(&alerts))?;
-        std::fs::write(folder.file("drill.toml"), configuration(&folder, &sandbox.url(), &alert_url))?;
+        std::fs::write(folder.file("drill.toml"), configuration(&folder, &sandbox.bitrix_url(), &alert_url))?;
         let mut bench = Self {
             program: program.to_owned(),
             folder,
@@ -93,6 +92,7 @@ impl Bench {
             token: String::new(),
             client: reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?,
             alerts,
+            calls_before: 0,
         };
         bench.start().await?;
         let made = bench.command(&["token", "create", "--role", "admin", "--name", "drill", "--json"]).await?;
@@ -122,32 +122,19 @@ impl Bench {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// A sandbox without faults, entities or calls for the next row.
-    async fn clear(&self) -> Result<()> {
-        for what in ["faults", "entities", "calls"] {
-            self.client.delete(format!("{}/_sandbox/{what}", self.sandbox.url())).send().await?.error_for_status()?;
+    /// A sandbox without faults and entities for the next row; its calls are counted from here.
+    fn clear(&mut self) {
+        let world = self.sandbox.world();
+        world.clear_faults();
+        world.clear_entities();
+        self.calls_before = world.creates();
+    }
+
+    fn faults(&self, faults: Value) -> Result<()> {
+        for fault in Fault::list_from_json(faults).map_err(anyhow::Error::msg)? {
+            self.sandbox.world().add_fault(fault);
         }
         Ok(())
-    }
-
-    async fn faults(&self, faults: Value) -> Result<()> {
-        let url = format!("{}/_sandbox/faults", self.sandbox.url());
-        self.client.post(url).json(&faults).send().await?.error_for_status()?;
-        Ok(())
-    }
-
-    async fn list(&self, what: &str) -> Result<Vec<Value>> {
-        let url = format!("{}/_sandbox/{what}", self.sandbox.url());
-        Ok(self.client.get(url).send().await?.error_for_status()?.json().await?)
-    }
-
-    async fn entities(&self) -> Result<usize> {
-        Ok(self.list("entities").await?.len())
-    }
-
-    async fn creates(&self) -> Result<usize> {
-        let is_create = |call: &&Value| call.get("call").and_then(Value::as_str) == Some("create");
-        Ok(self.list("calls").await?.iter().filter(is_create).count())
     }
 
     /// Delivers a lead to the source of kind `api`; the status and the body of the answer.
@@ -191,21 +178,20 @@ impl Bench {
         let (status, replayed, second) = self.deliver("twice", "Anna", 10).await?;
         ensure!(status == 200 && replayed, "second delivery: {status} {second}");
         ensure!(text(&first, "crm_id") == text(&second, "crm_id"), "another crm_id: {second}");
-        self.exactly(1, 1).await
+        self.exactly(1, 1)
     }
 
     async fn answer_lost(&mut self) -> Result<()> {
-        self.faults(json!([{"call": "create", "kind": "commit_then_hang"}])).await?;
+        self.faults(json!([{"call": "create", "kind": "commit_then_hang"}]))?;
         self.deliver("lost", "Boris", 0).await?;
         let found = self.completed("lost").await?;
-        let entity = self.list("entities").await?;
-        let id = entity.first().and_then(|e| e.get("id")).map(plain).unwrap_or_default();
-        ensure!(text(&found, "crm_id") == id, "stored {found}, in the CRM {id}");
-        self.exactly(1, 1).await
+        let ids: Vec<String> = self.sandbox.world().entities().iter().map(|entity| entity.id.to_string()).collect();
+        ensure!(ids == [text(&found, "crm_id")], "stored {found}, in the CRM {ids:?}");
+        self.exactly(1, 1)
     }
 
     async fn same_moment(&mut self) -> Result<()> {
-        self.faults(json!([{"call": "create", "kind": "delay", "millis": 300}])).await?;
+        self.faults(json!([{"call": "create", "kind": "delay", "ms": 300}]))?;
         let answers = join_all((0..30).map(|_| self.deliver("moment", "Vera", 5))).await;
         let mut ids = std::collections::BTreeSet::new();
         for answer in answers {
@@ -215,14 +201,14 @@ impl Bench {
         }
         ensure!(ids.len() == 1, "{} operations", ids.len());
         self.completed("moment").await?;
-        self.exactly(1, 1).await
+        self.exactly(1, 1)
     }
 
     async fn killed_after_create(&mut self) -> Result<()> {
-        self.faults(json!([{"call": "create", "kind": "commit_then_hang"}])).await?;
+        self.faults(json!([{"call": "create", "kind": "commit_then_hang"}]))?;
         self.deliver("killed", "Gleb", 0).await?;
         let clock = SystemClock::default();
-        while self.entities().await? == 0 {
+        while self.sandbox.world().entities().is_empty() {
             ensure!(clock.monotonic() < PATIENCE, "the CRM was not called");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -231,19 +217,19 @@ impl Bench {
         gateway.kill().await?;
         self.start().await?;
         self.completed("killed").await?;
-        self.exactly(1, 1).await
+        self.exactly(1, 1)
     }
 
     async fn validation_error(&mut self) -> Result<()> {
-        self.faults(json!([{"call": "create", "kind": "validation_error"}])).await?;
+        self.faults(json!([{"call": "create", "kind": "validation_error"}]))?;
         let (_, _, body) = self.deliver("invalid", "Dina", 10).await?;
         ensure!(text(&body, "status") == "failed_terminal" && text(&body, "reason") == "rejected", "{body}");
         ensure!(!text(&body, "last_error").is_empty(), "the cause is not visible: {body}");
-        self.exactly(0, 1).await
+        self.exactly(0, 1)
     }
 
     async fn rights_lost(&mut self) -> Result<()> {
-        self.faults(json!([{"call": "create", "kind": "access_denied"}])).await?;
+        self.faults(json!([{"call": "create", "kind": "access_denied"}]))?;
         let before = self.alerts.load(Ordering::SeqCst);
         self.deliver("rights", "Egor", 0).await?;
         let clock = SystemClock::default();
@@ -253,12 +239,12 @@ impl Bench {
         }
         let waiting = self.until("rights", "waiting", |operation| text(operation, "status") == "received").await?;
         ensure!(text(&waiting, "attempts") == "1", "more than one call: {waiting}");
-        self.exactly(0, 1).await?;
+        self.exactly(0, 1)?;
         ensure!(self.alerts.load(Ordering::SeqCst) == before + 1, "more than one alert");
         let url = format!("{}/v1/admin/destinations/crm/resume", self.url);
         self.client.post(url).bearer_auth(&self.token).send().await?.error_for_status()?;
         self.completed("rights").await?;
-        self.exactly(1, 2).await
+        self.exactly(1, 2)
     }
 
     async fn changed_data(&mut self) -> Result<()> {
@@ -269,7 +255,7 @@ impl Bench {
         let page: Value = self.client.get(url).bearer_auth(&self.token).send().await?.json().await?;
         let items = page.get("items").and_then(Value::as_array).map_or(0, Vec::len);
         ensure!(items == 1, "{items} cases in review");
-        self.exactly(1, 1).await
+        self.exactly(1, 1)
     }
 
     async fn duplicate_after_purge(&mut self) -> Result<()> {
@@ -291,12 +277,13 @@ impl Bench {
         ensure!(text(&again, "crm_id") == text(&first, "crm_id"), "another crm_id: {again}");
         let (status, _, problem) = self.deliver("purged", "Ivan Changed", 0).await?;
         ensure!(status == 422, "changed data after the purge was answered {status}: {problem}");
-        self.exactly(1, 1).await
+        self.exactly(1, 1)
     }
 
     /// So many entities and create calls stand in the CRM, and no call is still to come.
-    async fn exactly(&self, entities: usize, creates: usize) -> Result<()> {
-        let seen = (self.entities().await?, self.creates().await?);
+    fn exactly(&self, entities: usize, creates: u64) -> Result<()> {
+        let world = self.sandbox.world();
+        let seen = (world.entities().len(), world.creates() - self.calls_before);
         ensure!(seen == (entities, creates), "{} entities after {} create calls", seen.0, seen.1);
         Ok(())
     }
@@ -338,7 +325,7 @@ url = "sqlite://{store}"
 [[destination]]
 name = "crm"
 kind = "bitrix24"
-webhook_url = "{sandbox}/rest/1/sandbox/"
+webhook_url = "{sandbox}"
 timeout = "2s"
 lease = "4s"
 rate = {{ per_second = 100, burst = 100 }}
@@ -371,8 +358,4 @@ fn text<'a>(value: &'a Value, name: &str) -> std::borrow::Cow<'a, str> {
         Some(Value::Null) | None => "".into(),
         Some(other) => other.to_string().into(),
     }
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use leadonce::sandbox::{Running, Sandbox};
+use leadonce::sandbox::{CallKind, Fault, Running, Sandbox};
 use serde_json::{Value, json};
 
 /// The longest a condition may take to come about. Generous: the machines are slow and shared.
@@ -26,8 +26,6 @@ pub struct Setup {
     pub sources: String,
     /// Other tables.
     pub more: String,
-    /// How often the invariant "one entity per operation" is allowed to be broken on purpose.
-    pub expect_duplicates: bool,
 }
 
 impl Default for Setup {
@@ -39,7 +37,6 @@ impl Default for Setup {
                 .into(),
             sources: API.to_owned() + FORM,
             more: String::new(),
-            expect_duplicates: false,
         }
     }
 }
@@ -57,7 +54,6 @@ pub struct Gateway {
     pub sandbox: Running,
     folder: tempfile::TempDir,
     child: Option<Child>,
-    expect_duplicates: bool,
 }
 
 impl Gateway {
@@ -67,9 +63,9 @@ impl Gateway {
         let folder = tempfile::tempdir().expect("a folder");
         let store = setup.store.unwrap_or_else(|| format!("sqlite://{}", folder.path().join("store.db").display()));
         let text = format!(
-            "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"{store}\"\n{}\n[[destination]]\nname = \"crm\"\nkind = \"bitrix24\"\nwebhook_url = \"{}/rest/1/sandbox/\"\n{}{}\n{}",
+            "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"{store}\"\n{}\n[[destination]]\nname = \"crm\"\nkind = \"bitrix24\"\nwebhook_url = \"{}\"\n{}{}\n{}",
             setup.more,
-            sandbox.url(),
+            sandbox.bitrix_url(),
             setup.destination,
             setup.destination_tables,
             setup.sources
@@ -87,7 +83,6 @@ impl Gateway {
             sandbox,
             folder,
             child: None,
-            expect_duplicates: setup.expect_duplicates,
         };
         gateway.run();
         let made = gateway.command(&["token", "create", "--role", "admin", "--name", "story", "--json"]);
@@ -157,23 +152,25 @@ impl Gateway {
     }
 
     /// The next faults of the CRM.
-    pub async fn faults(&self, faults: Value) {
-        let url = format!("{}/_sandbox/faults", self.sandbox.url());
-        let answer = self.client.post(url).json(&faults).send().await.expect("the sandbox answers");
-        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap_or_default());
+    pub fn faults(&self, faults: Value) {
+        for fault in Fault::list_from_json(faults).expect("faults") {
+            self.sandbox.world().add_fault(fault);
+        }
     }
 
-    /// What stands in the CRM.
-    pub async fn entities(&self) -> Vec<Value> {
-        let url = format!("{}/_sandbox/entities", self.sandbox.url());
-        self.client.get(url).send().await.expect("the sandbox answers").json().await.expect("a list")
+    /// How many entities stand in the CRM.
+    pub fn entities(&self) -> usize {
+        self.sandbox.world().entities().len()
     }
 
-    /// How many calls of that kind (`create`, `lookup`) the CRM saw.
-    pub async fn calls(&self, kind: &str) -> usize {
-        let url = format!("{}/_sandbox/calls", self.sandbox.url());
-        let calls: Vec<Value> = self.client.get(url).send().await.expect("the sandbox answers").json().await.expect("a list");
-        calls.iter().filter(|call| call["call"] == kind).count()
+    /// How many creates the CRM saw.
+    pub fn creates(&self) -> u64 {
+        self.sandbox.world().creates()
+    }
+
+    /// How many look-ups the CRM saw.
+    pub fn lookups(&self) -> usize {
+        self.sandbox.world().calls().iter().filter(|call| call.call == CallKind::Lookup).count()
     }
 
     /// A lead to the source of kind `api`.
@@ -233,14 +230,10 @@ impl Gateway {
         self.until(key, |operation| operation["status"] == state).await
     }
 
-    async fn check_invariants(&self) {
-        if self.expect_duplicates {
-            return;
-        }
+    fn check_invariants(&self) {
         let mut keys = std::collections::BTreeMap::new();
-        for entity in self.entities().await {
-            let key = format!("{} {}", entity["entity_type"], entity["external_key"]);
-            *keys.entry(key).or_insert(0) += 1;
+        for entity in self.sandbox.world().entities() {
+            *keys.entry(entity.key).or_insert(0) += 1;
         }
         let twice: Vec<_> = keys.iter().filter(|(_, count)| **count > 1).collect();
         assert!(twice.is_empty(), "two entities of one operation: {twice:?}");
@@ -248,7 +241,7 @@ impl Gateway {
 
     /// Ends the story: checks the invariants, then stops everything.
     pub async fn end(mut self) {
-        self.check_invariants().await;
+        self.check_invariants();
         let log = self.log();
         assert!(!log.contains("panicked at"), "something panicked:\n{log}");
         assert!(!log.contains("shop-token") && !log.contains("rest/1/sandbox"), "a secret was logged:\n{log}");

@@ -42,7 +42,7 @@ impl Demo {
         // The page's own origin is not known before it is bound; bind it first.
         let listener = std::net::TcpListener::bind(listen).with_context(|| format!("the page at {listen}"))?;
         let page = format!("http://{}", listener.local_addr()?);
-        std::fs::write(&file, configuration(&folder, &sandbox.url(), &page))?;
+        std::fs::write(&file, configuration(&folder, &sandbox.bitrix_url(), &page))?;
         let gateway = Gateway::start(program, &file).await.context("the gateway")?;
         let token = token(program, &file).await?;
         let shared = Shared {
@@ -134,8 +134,9 @@ impl Shared {
 
     async fn state(&self) -> Result<Value> {
         let url = format!("{}/_sandbox/entities", self.sandbox);
-        let entities: Vec<Value> = self.client.get(url).send().await?.error_for_status()?.json().await?;
-        Ok(json!({"entities": entities.len(), "operations": self.operations().await?}))
+        let listed: Value = self.client.get(url).send().await?.error_for_status()?.json().await?;
+        let entities = listed.get("entities").and_then(Value::as_array).map_or(0, Vec::len);
+        Ok(json!({"entities": entities, "operations": self.operations().await?}))
     }
 
     async fn redeliver(&self) -> Result<reqwest::Response> {
@@ -171,7 +172,7 @@ url = "sqlite://{store}"
 [[destination]]
 name = "crm"
 kind = "bitrix24"
-webhook_url = "{sandbox}/rest/1/sandbox/"
+webhook_url = "{sandbox}"
 timeout = "2s"
 lease = "10s"
 rate = {{ per_second = 20, burst = 50 }}
