@@ -167,7 +167,6 @@ impl Errand {
         };
         let mut found: Vec<Entity> = world
             .visible(now)
-            .0
             .into_iter()
             .filter(|entity| entity.entity_type == entity_type && conditions.iter().all(|c| c.holds(entity)))
             .collect();
@@ -243,8 +242,12 @@ impl Condition {
             one => text(one).map(|one| vec![one]),
         };
         let wanted = values.ok_or_else(|| bad(name))?;
-        let ordered = matches!(operator, ">" | ">=" | "<" | "<=");
-        if !matches!(operator, "" | "=" | "@") && !(ordered && !matches!(field, Field::Text(_))) {
+        let allowed = match operator {
+            "" | "=" | "@" => true,
+            ">" | ">=" | "<" | "<=" => !matches!(field, Field::Text(_)),
+            _ => false,
+        };
+        if !allowed {
             return Err(bad(name));
         }
         let readable = |value: &String| match field {

@@ -81,7 +81,7 @@ impl Errand {
             What::Create(None) => error(400, "malformed", "the body is a JSON object"),
             What::Create(Some(lead)) => return create(lead, world, now),
             What::Find(key) => {
-                let seen = world.visible(now).0.into_iter();
+                let seen = world.visible(now).into_iter();
                 let of_key = seen.filter(|e| e.entity_type == "plain" && (key.is_none() || e.key == *key));
                 let items: Vec<Value> = of_key.take(PAGE).map(|entity| shown(&entity)).collect();
                 Reply::json(200, &json!({ "total": items.len(), "items": items }))

@@ -174,18 +174,17 @@ impl World {
     }
 
     /// The entities that a look-up sees now, those that `lookup_blind` still hides left out.
-    pub(super) fn visible(&self, at: At) -> (Vec<Entity>, Option<&'static str>) {
+    pub(super) fn visible(&self, at: At) -> Vec<Entity> {
         let mut inner = self.inner();
         let blind = inner.faults.iter_mut().find_map(|fault| match fault.kind {
             Kind::LookupBlind { seconds } if fault.times > 0 => Some((seconds, fault)),
             _ => None,
         });
-        let Some((seconds, fault)) = blind else { return (inner.entities.clone(), None) };
+        let Some((seconds, fault)) = blind else { return inner.entities.clone() };
         fault.times = fault.times.saturating_sub(1);
-        let name = fault.kind.name();
         let hidden = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         inner.faults.retain(|fault| fault.times > 0);
-        (inner.entities.iter().filter(|entity| entity.created_at.plus(hidden) <= at).cloned().collect(), Some(name))
+        inner.entities.iter().filter(|entity| entity.created_at.plus(hidden) <= at).cloned().collect()
     }
 
     pub(super) fn entity(&self, entity_type: &str, id: u64) -> Option<Entity> {
