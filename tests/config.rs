@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leadonce::config::{self, Complaint, Config, Destination, Faults, Kinds, Outside};
+use leadonce::config::{self, Complaints, Config, Destination, Faults, Kinds, Outside};
 use leadonce::crm::Defaults;
 use leadonce::intake::{MissingKey, Settings};
 
@@ -36,10 +36,9 @@ fn advice(kind: &str) -> Option<Defaults> {
 }
 
 /// As the registry of CRMs will: a kind knows its own keys.
-fn check_destination(destination: &Destination) -> Vec<Complaint> {
+fn check_destination(destination: &Destination) -> Complaints {
     let mut complaints = Vec::new();
-    let mut complain =
-        |key: &str, message: &str| complaints.push(Complaint { key: key.into(), message: message.into() });
+    let mut complain = |key: &str, message: &str| complaints.push((key.into(), message.into()));
     let known: &[&str] = if destination.kind == "bitrix24" { &["webhook_url", "entity"] } else { &["create"] };
     for key in destination.connector.keys().filter(|key| !known.contains(&key.as_str())) {
         complain(key, "unknown key");
@@ -48,15 +47,21 @@ fn check_destination(destination: &Destination) -> Vec<Complaint> {
         None if destination.kind == "http" => complain("create.path", "is missing"),
         _ => {}
     }
+    if let Some(rules) = destination.connector.get("create").and_then(|create| create.get("rules")) {
+        for (n, _) in rules.as_array().into_iter().flatten().enumerate().filter(|(_, rule)| rule.get("class").is_none())
+        {
+            complain(&format!("create.rules.{n}.class"), "is missing");
+        }
+    }
     if destination.kind == "bitrix24" && !destination.connector.contains_key("webhook_url") {
         complain("webhook_url", "is missing");
     }
     complaints
 }
 
-fn check_source(settings: &Settings) -> Vec<Complaint> {
+fn check_source(settings: &Settings) -> Complaints {
     let missing = settings.kind == "api" && settings.token.is_none();
-    missing.then(|| Complaint { key: "token".into(), message: "is missing".into() }).into_iter().collect()
+    missing.then(|| ("token".into(), "is missing".into())).into_iter().collect()
 }
 
 fn parse(text: &str, env: &[(&str, &str)], files: &[(&str, &str)]) -> Result<Config, Faults> {
@@ -449,6 +454,31 @@ fn what_is_missing_is_told_at_the_table_it_is_missing_from() {
             "line 6: destination[1].webhook_url: is missing",
         ]
     );
+}
+
+#[test]
+fn what_a_kind_finds_wrong_far_below_is_told_at_its_line() {
+    let text = r#"
+[[destination]]
+name = "crm"
+kind = "http"
+[destination.create]
+path = "/"
+[[destination.create.rules]]
+class = "rejected"
+[[destination.create.rules]]
+status = 409
+[[source]]
+name = "site"
+kind = "form"
+destination = "crm"
+"#;
+    assert_eq!(faults(text), ["line 9: destination[0].create.rules[1].class: is missing"]);
+    let list = "rules = [\n  { class = \"rejected\" },\n  { status = 409 },\n]\n[[source]]";
+    let (before, after) = text.split_once("[[destination.create").expect("rules");
+    let after = after.split_once("[[source]]").expect("source").1;
+    let text = format!("{before}{list}{after}");
+    assert_eq!(faults(&text), ["line 9: destination[0].create.rules[1].class: is missing"]);
 }
 
 #[test]

@@ -33,10 +33,11 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>) -> Option<Destination> {
     let delivery = delivery(section, advised.unwrap_or(UNKNOWN));
     let connector = section.rest();
     let destination = Destination { name: name?, kind: kind?, delivery, connector, path: section.path().to_owned() };
-    for complaint in (kinds.check_destination)(&destination) {
-        let hint = near::nearest(&complaint.key, KEYS).filter(|_| complaint.message.contains("unknown key"));
+    for (key, message) in (kinds.check_destination)(&destination) {
+        // The kind cannot know that `timout` was meant for us; it says that such a key is not known.
+        let hint = near::nearest(&key, KEYS).filter(|_| message.contains("known"));
         let hint = hint.map(did_you_mean).unwrap_or_default();
-        section.fault_below(&complaint.key, &format!("{}{hint}", complaint.message));
+        section.fault_below(&key, &format!("{message}{hint}"));
     }
     Some(destination)
 }

@@ -157,23 +157,17 @@ pub struct Kinds<'a> {
     pub crms: &'a [&'a str],
     /// What a kind of CRM advises; `None` for an unknown kind.
     pub crm_defaults: &'a dyn Fn(&str) -> Option<crm::Defaults>,
-    /// What a kind of CRM says about its own keys ([`Destination::connector`]); a key that it does not know is told as
-    /// `unknown key`.
-    pub check_destination: &'a dyn Fn(&Destination) -> Vec<Complaint>,
+    /// What a kind of CRM says about its own keys ([`Destination::connector`]), unknown ones included.
+    pub check_destination: &'a dyn Fn(&Destination) -> Complaints,
     /// Names of the kinds of source.
     pub sources: &'a [&'a str],
     /// What a kind of source says about its settings.
-    pub check_source: &'a dyn Fn(&intake::Settings) -> Vec<Complaint>,
+    pub check_source: &'a dyn Fn(&intake::Settings) -> Complaints,
 }
 
-/// What is wrong with a key of a destination or source, in the words of its kind. The message holds no secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
-    /// The key inside its table (`webhook_url`, `create.body`).
-    pub key: String,
-    /// What it must be.
-    pub message: String,
-}
+/// What a kind finds wrong: keys inside its table (`webhook_url`, `create.url`, `rules.0.class`), and what is wrong with each
+/// in words without secrets.
+pub type Complaints = Vec<(String, String)>;
 
 /// The world outside the file.
 #[derive(Clone, Copy)]

@@ -150,38 +150,47 @@ impl<'a> Section<'a> {
         self.reader.note(place.clone(), self.path_of(key), message.to_owned());
     }
 
-    /// Notes what somebody else found wrong with a key of this table, or below one (`create.body`); not where the key has a
-    /// fault already: a value that could not be read looks missing to those who were not told of it.
+    /// Notes what somebody else found wrong with a key of this table, or below one (`create.url`, `rules.0.class`); not where
+    /// the key has a fault already: a value that could not be read looks missing to those who were not told of it.
     pub(super) fn fault_below(&self, key: &str, message: &str) {
-        let path = self.path_of(key);
-        let told = self.reader.faults.borrow().iter().any(|fault| is_at_or_below(&fault.key, &path));
-        if !told {
-            let place = self.find(key).map_or(&self.place, |node| &node.place);
+        let (mut place, mut path) = (&self.place, self.path.clone());
+        let mut inside = Some(Inside::Table(self.table));
+        for part in key.split('.') {
+            let number = part.parse::<usize>().ok();
+            let found = match (inside, number) {
+                (Some(Inside::Table(table)), _) => table.iter().find(|(name, _)| name == part).map(|(_, node)| node),
+                (Some(Inside::List(list)), Some(n)) => list.get(n),
+                (Some(Inside::List(_)), None) | (None, _) => None,
+            };
+            path = match (inside, number) {
+                (Some(Inside::List(_)), Some(n)) => format!("{path}[{n}]"),
+                _ => format!("{path}.{part}"),
+            };
+            place = found.map_or(place, |node| &node.place);
+            inside = found.and_then(Inside::of);
+        }
+        if !self.reader.faults.borrow().iter().any(|fault| is_at_or_below(&fault.key, &path)) {
             self.reader.note(place.clone(), path, message.to_owned());
         }
     }
 
     /// The text of a key, without taking it.
     pub(super) fn peek(&self, key: &str) -> Option<&'a str> {
-        match &self.table.iter().find(|(name, _)| name == key)?.1.data {
-            Data::Text(text) => Some(text),
-            _ => None,
-        }
+        text_of(self.table, key)
     }
 
     /// The texts of a key in each table of an array of tables, without taking anything.
     pub(super) fn peek_all(&self, tables: &str, key: &str) -> Vec<&'a str> {
-        let list = match self.find(tables) {
-            Some(Node { data: Data::List(list), .. }) => list.as_slice(),
+        let list = match self.table.iter().find(|(name, _)| name == tables) {
+            Some((_, Node { data: Data::List(list), .. })) => list.as_slice(),
             _ => &[],
         };
-        let section = |node: &'a Node| match &node.data {
-            Data::Table(table) => {
-                Section { table, path: String::new(), place: Place::File, reader: self.reader }.peek(key)
-            }
-            _ => None,
-        };
-        list.iter().filter_map(section).collect()
+        list.iter()
+            .filter_map(|node| match &node.data {
+                Data::Table(table) => text_of(table, key),
+                _ => None,
+            })
+            .collect()
     }
 
     /// The table for people: its full name and line.
@@ -190,19 +199,6 @@ impl<'a> Section<'a> {
             Place::Line(line) => format!("{} (line {line})", self.path),
             Place::Environment(_) | Place::File => self.path.clone(),
         }
-    }
-
-    /// The value nearest to a name of keys with dots between them.
-    fn find(&self, path: &str) -> Option<&'a Node> {
-        let mut table = self.table;
-        let mut found = None;
-        for key in path.split('.') {
-            let Some((_, node)) = table.iter().find(|(name, _)| name == key) else { break };
-            found = Some(node);
-            let Data::Table(below) = &node.data else { break };
-            table = below;
-        }
-        found
     }
 
     fn read<T>(&self, key: &'static str, read: impl Read<T>, found: impl Fn(&Node) -> String) -> Option<T> {
@@ -283,6 +279,30 @@ impl<'a> Section<'a> {
             )),
             Data::Lost => None,
         }
+    }
+}
+
+/// What has keys or numbers to go further down by.
+#[derive(Clone, Copy)]
+enum Inside<'a> {
+    Table(&'a [(String, Node)]),
+    List(&'a [Node]),
+}
+
+impl<'a> Inside<'a> {
+    fn of(node: &'a Node) -> Option<Self> {
+        match &node.data {
+            Data::Table(table) => Some(Self::Table(table)),
+            Data::List(list) => Some(Self::List(list)),
+            Data::Text(_) | Data::Whole(_) | Data::Number(_) | Data::Flag(_) | Data::Date | Data::Lost => None,
+        }
+    }
+}
+
+fn text_of<'a>(table: &'a [(String, Node)], key: &str) -> Option<&'a str> {
+    match &table.iter().find(|(name, _)| name == key)?.1.data {
+        Data::Text(text) => Some(text),
+        _ => None,
     }
 }
 

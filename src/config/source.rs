@@ -67,8 +67,8 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         rate_per_second,
         max_body: own_max_body.unwrap_or(max_body),
     };
-    for complaint in (kinds.check_source)(&settings) {
-        section.fault_below(&complaint.key, &complaint.message);
+    for (key, message) in (kinds.check_source)(&settings) {
+        section.fault_below(&key, &message);
     }
     Some(settings)
 }
