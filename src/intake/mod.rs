@@ -6,18 +6,53 @@
 //! It must not know the store, the CRM, HTTP servers, or what becomes of an event.
 //!
 //! A new source is one file here, one line in `registry.rs` and its fixtures.
+//!
+//! A body goes through these hands: `body` (content coding, charset, type) → `content` (JSON or pairs, whatever the header
+//! says) → the source's file (key and hash) → and, only when a connector needs it, `normalise` (the lead).
+
+mod api;
+mod body;
+mod content;
+mod fault;
+pub mod form;
+mod key;
+mod multipart;
+mod names;
+mod normalise;
+mod origin;
+mod pairs;
+mod phone;
+pub mod registry;
+mod secret;
+mod standard_webhooks;
+mod telegram;
+mod tilda;
 
 use std::time::Duration;
 
 use crate::clock::At;
 use crate::operation::{DestinationName, HashRule, KeyOrigin, Lead, PayloadHash, SourceKey, SourceName};
 
-/// The page script that is served at `/static/leadonce.js`.
-pub const SCRIPT: &str = "";
+pub use origin::allows_origin;
 
-/// Header names (lower case) that the delivery log keeps: none of them holds a secret.
-pub const KEPT_HEADERS: &[&str] =
-    &["content-type", "content-encoding", "idempotency-key", "user-agent", "origin", "referer"];
+/// The script for a website's page (`/static/leadonce.js`).
+pub const SCRIPT: &str = include_str!("leadonce.js");
+
+/// The headers that the delivery log keeps: with them, the method and the raw body, [`Source::lead`], [`Source::events`] and
+/// [`Source::rehash`] read a delivery again as it was. None of them holds a secret.
+pub const KEPT_HEADERS: &[&str] = &[
+    "content-type",
+    "content-encoding",
+    "referer",
+    "origin",
+    "user-agent",
+    "webhook-id",
+    "svix-id",
+    "idempotency-key",
+];
+
+/// What is noted where a text held NUL characters.
+const NUL_NOTE: &str = "NUL characters were removed from the lead's texts";
 
 /// A request as it came over the wire: body not yet decoded, header names in lower case.
 #[derive(Debug, Clone, Default)]
@@ -201,4 +236,79 @@ pub enum MissingKey {
     ResubmitWindow,
     /// Every delivery is an operation of its own.
     Generate,
+}
+
+/// The token of `Authorization: Bearer`.
+fn bearer(request: &Request) -> Option<&[u8]> {
+    let value = request.headers_of("authorization").next()?.trim_ascii();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// A unix time in seconds, or in milliseconds where the number says so (seconds reach 10^11 in the year 5138).
+fn moment(number: i64) -> Option<At> {
+    const MILLISECONDS_FROM: i64 = 100_000_000_000;
+    match number {
+        ..0 => None,
+        0..MILLISECONDS_FROM => Some(At::from_seconds(number)),
+        _ => number.checked_mul(1_000).map(At::from_micros),
+    }
+}
+
+/// These kinds of sources send one event per request.
+fn only_event(index: usize) -> Result<(), String> {
+    if index == 0 { Ok(()) } else { Err(format!("there is no event {index} in this delivery")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proper settings of that kind.
+    pub(super) fn settings(kind: &str) -> Settings {
+        let secrets = match kind {
+            "standard-webhooks" => vec!["whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned()],
+            "telegram" => vec!["tg-secret".to_owned()],
+            _ => vec![],
+        };
+        Settings {
+            name: "site".parse().expect("a name"),
+            kind: kind.to_owned(),
+            destination: "crm".parse().expect("a name"),
+            token: (kind == "api").then(|| "api-token".to_owned()),
+            secrets,
+            allow_origins: vec![],
+            thank_you_url: None,
+            key: None,
+            volatile: vec![],
+            default_region: None,
+            missing_key: None,
+            resubmit_window: Duration::from_secs(120),
+            honeypot: "website".to_owned(),
+            tolerance: Duration::from_secs(300),
+            max_wait: Duration::from_secs(10),
+            rate_per_second: None,
+            max_body: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn unix_times_are_read_in_seconds_and_in_milliseconds() {
+        assert_eq!(moment(1_764_500_000), Some(At::from_seconds(1_764_500_000)));
+        assert_eq!(moment(1_764_500_000_123), Some(At::from_micros(1_764_500_000_123_000)));
+        assert_eq!(moment(-1), None);
+        assert_eq!(moment(i64::MAX), None);
+    }
+
+    #[test]
+    fn a_bearer_token_is_found_in_any_letter_case_of_its_scheme() {
+        let with =
+            |value: &str| Request { headers: vec![("authorization".into(), value.into())], ..Request::default() };
+        for good in ["Bearer abc", "bearer  abc ", "BEARER abc"] {
+            assert_eq!(bearer(&with(good)), Some(b"abc".as_slice()), "{good}");
+        }
+        for bad in ["abc", "Basic abc", "Bearerabc", ""] {
+            assert_eq!(bearer(&with(bad)), None, "{bad}");
+        }
+    }
 }
