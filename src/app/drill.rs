@@ -156,9 +156,8 @@ impl Bench {
     async fn until(&self, key: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let clock = SystemClock::default();
         loop {
-            let url = format!("{}/v1/operations", self.url);
-            let query = [("source", "shop"), ("key", key)];
-            let answer = self.client.get(url).query(&query).bearer_auth(&self.token).send().await?;
+            let url = format!("{}/v1/operations?source=shop&key={key}", self.url);
+            let answer = self.client.get(url).bearer_auth(&self.token).send().await?;
             let operation: Value = answer.json().await?;
             if wanted(&operation) {
                 return Ok(operation);
@@ -197,7 +196,7 @@ impl Bench {
         for answer in answers {
             let (status, _, body) = answer?;
             ensure!((200..300).contains(&status), "a delivery was answered {status}: {body}");
-            ids.insert(text(&body, "operation_id").to_owned());
+            ids.insert(text(&body, "operation_id").into_owned());
         }
         ensure!(ids.len() == 1, "{} operations", ids.len());
         self.completed("moment").await?;

@@ -6,31 +6,36 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::config::{self, Complaint, Config, Destination, Faults, Kinds};
+use crate::config::{self, Complaints, Config, Destination, Faults, Kinds};
 use crate::delivery::Line;
 use crate::operation::DestinationName;
 use crate::{crm, intake};
 
 /// Reads and checks a configuration file, the kinds' own keys included.
 pub fn load(path: &Path) -> Result<Config, Faults> {
+    let sources: Vec<&str> = intake::registry::kinds().collect();
     let kinds = Kinds {
         crms: crm::registry::kinds(),
         crm_defaults: &crm::registry::defaults,
         check_destination: &check_destination,
-        sources: intake::registry::kinds(),
+        sources: &sources,
         check_source: &check_source,
     };
     config::load(path, &kinds)
 }
 
-fn check_destination(destination: &Destination) -> Vec<Complaint> {
-    let faults = crm::registry::build(&destination.kind, &destination.connector).err().unwrap_or_default();
-    faults.into_iter().map(|(key, message)| Complaint { key, message }).collect()
+fn check_destination(destination: &Destination) -> Complaints {
+    crm::registry::build(&destination.kind, &destination.connector).err().unwrap_or_default()
 }
 
-fn check_source(settings: &intake::Settings) -> Vec<Complaint> {
+/// A source's fault begins with the key it is about; the configuration gives it the line.
+fn check_source(settings: &intake::Settings) -> Complaints {
     let faults = intake::registry::build(settings).err().unwrap_or_default();
-    faults.into_iter().map(|(key, message)| Complaint { key: key.to_owned(), message }).collect()
+    let keyed = |fault: String| match fault.split_once(": ") {
+        Some((key, message)) if key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') => (key.to_owned(), message.to_owned()),
+        _ => (String::new(), fault),
+    };
+    faults.into_iter().map(keyed).collect()
 }
 
 /// Connectors and sources, ready to work.

@@ -234,6 +234,11 @@ pub fn load(path: &Path, kinds: &Kinds<'_>) -> Result<Config, Faults> {
     parse(&text, &outside, kinds)
 }
 
+/// Which log lines are wanted, as `RUST_LOG` says; empty where it is silent.
+pub fn log_filter() -> String {
+    variable("RUST_LOG").unwrap_or_default()
+}
+
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 fn variable(name: &str) -> Option<String> {
     // The system panics on such names; no variable can have one.
