@@ -422,12 +422,24 @@ pub(crate) struct Got {
 }
 
 impl Got {
-    /// Reads until the connection ends.
+    /// Reads until the answer is whole or the connection ends.
     pub(crate) fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // A reset after the answer is an end, too.
-        let _ = stream.read_to_end(&mut bytes);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let mut buffer = [0; 4096];
+        // A reset is an end, too.
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            bytes.extend_from_slice(&buffer[..length]);
+            let got = Self::parse(&bytes);
+            let announced = got.header("content-length").and_then(|length| length.parse::<usize>().ok());
+            if announced.is_some_and(|announced| announced > 0 && got.body.len() >= announced) {
+                return got;
+            }
+        }
+        Self::parse(&bytes)
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
