@@ -458,3 +458,6 @@ fn looked_up(next: &mut Operation, event: &Event, at: At) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
