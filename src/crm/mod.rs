@@ -10,6 +10,9 @@
 pub mod bitrix24;
 pub mod describe;
 pub mod failure;
+pub mod host;
+pub mod http;
+pub mod registry;
 pub mod settings;
 pub mod template;
 pub mod transport;

@@ -43,6 +43,11 @@ impl Table {
         self.keys.remove(key)
     }
 
+    /// Looks at a value that was not taken yet.
+    pub fn peek(&self, key: &str) -> Option<&Value> {
+        self.keys.get(key)
+    }
+
     /// Whether the key is there and was not taken yet.
     pub fn has(&self, key: &str) -> bool {
         self.keys.contains_key(key)

@@ -1,6 +1,8 @@
 //! The inbound webhook's address: `https://PORTAL/rest/USER/SECRET/`. The secret is the password, so it never shows.
 
-use url::{Host, Url};
+use url::Url;
+
+use crate::crm::host::check_scheme;
 
 /// A checked webhook address.
 #[derive(Clone)]
@@ -21,12 +23,7 @@ impl Address {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         const SHAPE: &str = "must look like https://PORTAL/rest/USER/SECRET/ (an inbound webhook of the portal)";
         let url = Url::parse(text.trim()).map_err(|_| SHAPE.to_owned())?;
-        let host = url.host().ok_or_else(|| SHAPE.to_owned())?;
-        match url.scheme() {
-            "https" => {}
-            "http" if is_private(&host) => {}
-            _ => return Err("must begin with https:// (http:// is taken for private hosts only)".to_owned()),
-        }
+        check_scheme(&url)?;
         let plain = url.username().is_empty() && url.password().is_none();
         if !plain || url.query().is_some() || url.fragment().is_some() {
             return Err(SHAPE.to_owned());
@@ -64,19 +61,6 @@ impl Address {
     /// The text without the secret.
     pub(super) fn scrub(&self, text: &str) -> String {
         text.replace(&self.secret, "***")
-    }
-}
-
-/// Hosts that nobody reaches from outside, where HTTPS cannot be asked for: loopback, private networks, names without a dot
-/// (containers) and the names reserved for such use.
-fn is_private(host: &Host<&str>) -> bool {
-    match host {
-        Host::Ipv4(ip) => ip.is_loopback() || ip.is_private(),
-        Host::Ipv6(ip) => ip.is_loopback() || ip.is_unique_local(),
-        Host::Domain(name) => {
-            let local = ["localhost", "test", "internal", "local"];
-            !name.contains('.') || name.rsplit('.').next().is_some_and(|end| local.contains(&end))
-        }
     }
 }
 

@@ -109,10 +109,9 @@ fn class_of(status: u16, code: &str, text: &str) -> FailureClass {
         return *class;
     }
     let text = text.to_lowercase();
-    if code.is_empty() && status < 500 {
-        if let Some((_, class)) = TEXTS.iter().find(|(known, _)| text.contains(known)) {
-            return *class;
-        }
+    let told = TEXTS.iter().find(|(known, _)| code.is_empty() && status < 500 && text.contains(known));
+    if let Some((_, class)) = told {
+        return *class;
     }
     class_of_status(status)
 }
