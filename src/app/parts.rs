@@ -13,9 +13,10 @@ use crate::{crm, intake};
 
 /// Reads and checks a configuration file, the kinds' own keys included.
 pub fn load(path: &Path) -> Result<Config, Faults> {
+    let crms: Vec<&str> = crm::registry::kinds().collect();
     let sources: Vec<&str> = intake::registry::kinds().collect();
     let kinds = Kinds {
-        crms: crm::registry::kinds(),
+        crms: &crms,
         crm_defaults: &crm::registry::defaults,
         check_destination: &check_destination,
         sources: &sources,
@@ -26,7 +27,7 @@ pub fn load(path: &Path) -> Result<Config, Faults> {
 }
 
 fn check_destination(destination: &Destination) -> Complaints {
-    crm::registry::build(&destination.kind, &destination.connector).err().unwrap_or_default()
+    crm::registry::build(&destination.kind, destination.connector.clone()).err().unwrap_or_default()
 }
 
 /// A source's fault begins with the key it is about; the configuration gives it the line.
@@ -52,7 +53,7 @@ impl Parts {
     pub(super) fn from(config: &Config) -> Result<Self> {
         let mut lines = HashMap::new();
         for destination in &config.destinations {
-            let connector = crm::registry::build(&destination.kind, &destination.connector)
+            let connector = crm::registry::build(&destination.kind, destination.connector.clone())
                 .map_err(|faults| anyhow::anyhow!("destination {}: {faults:?}", destination.name))?;
             lines.insert(destination.name.clone(), Line { settings: destination.delivery, connector });
         }
