@@ -39,9 +39,10 @@ fn advice(kind: &str) -> Option<Defaults> {
 fn check_destination(destination: &Destination) -> Complaints {
     let mut complaints = Vec::new();
     let mut complain = |key: &str, message: &str| complaints.push((key.into(), message.into()));
-    let known: &[&str] = if destination.kind == "bitrix24" { &["webhook_url", "entity"] } else { &["create"] };
+    let known: &[&str] =
+        if destination.kind == "bitrix24" { &["webhook_url", "entity"] } else { &["create", "lookup"] };
     for key in destination.connector.keys().filter(|key| !known.contains(&key.as_str())) {
-        complain(key, "unknown key");
+        complain(key, "is not known here");
     }
     match destination.connector.get("create").and_then(|create| create.get("path")) {
         None if destination.kind == "http" => complain("create.path", "is missing"),
@@ -57,6 +58,15 @@ fn check_destination(destination: &Destination) -> Complaints {
         complain("webhook_url", "is missing");
     }
     complaints
+}
+
+fn source_keys(kind: &str) -> Option<&'static [&'static str]> {
+    match kind {
+        "form" => Some(&["resubmit_window", "honeypot", "tolerance"]),
+        "api" => Some(&["resubmit_window"]),
+        "standard-webhooks" => Some(&["tolerance"]),
+        _ => None,
+    }
 }
 
 fn check_source(settings: &Settings) -> Complaints {
@@ -78,6 +88,7 @@ fn parse(text: &str, env: &[(&str, &str)], files: &[(&str, &str)]) -> Result<Con
         crm_defaults: &advice,
         check_destination: &check_destination,
         sources: &["form", "api", "standard-webhooks"],
+        source_keys: &source_keys,
         check_source: &check_source,
     };
     config::parse(text, &outside, &kinds)
@@ -339,8 +350,10 @@ fn each_fault_of_a_destination_has_its_line_and_key() {
         ("lookup.settle = \"25h\"", "destination[0].lookup.give_up: must not be shorter than settle (25h), found 1d"),
         ("lookup.give_up = \"60s\"", "destination[0].lookup.give_up: must not be shorter than settle (90s), found 1m"),
         ("lookup.trusted = \"yes\"", "destination[0].lookup.trusted: must be true or false, found \"yes\""),
-        ("timout = \"1s\"", "destination[0].timout: unknown key; did you mean \"timeout\"?"),
-        ("flavour = 1", "destination[0].flavour: unknown key"),
+        ("lookup.setle = \"1s\"", "destination[0].lookup.setle: is not known here; did you mean \"settle\"?"),
+        ("lookup = \"1s\"", "destination[0].lookup: must be a table, found \"1s\""),
+        ("timout = \"1s\"", "destination[0].timout: is not known here; did you mean \"timeout\"?"),
+        ("flavour = 1", "destination[0].flavour: is not known here"),
         (
             "born = 2026-01-01",
             "destination[0].born: must be a text, number, list or table, found a date; put it in \
@@ -443,6 +456,31 @@ fn each_fault_of_a_source_has_its_line_and_key() {
 }
 
 #[test]
+fn a_key_with_a_default_is_refused_where_the_kind_does_not_take_it() {
+    let source = "[[source]]\nname = \"api\"\nkind = \"api\"\ndestination = \"crm\"\ntoken = \"x\"";
+    assert_eq!(
+        faults(&format!("{RIGHT}\n{source}\nhoneypot = \"fax\"\ntolerance = \"1m\"\nresubmit_window = \"1m\"")),
+        ["line 17: source[1].honeypot: is not for kind api", "line 18: source[1].tolerance: is not for kind api"]
+    );
+}
+
+#[test]
+fn a_kinds_own_look_up_stands_beside_its_policy() {
+    let text = RIGHT.replace("bitrix24", "http").replace("webhook_url", "create.path");
+    let look_up = "lookup = { url = \"https://crm.example/leads\", settle = \"5m\", trusted = true }";
+    let config = read(&text.replace("[[source]]", &format!("{look_up}\n[[source]]")));
+    let destination = &config.destinations[0];
+    assert_eq!(
+        (destination.delivery.lookup.settle, destination.delivery.lookup.trusted),
+        (Duration::from_secs(300), true)
+    );
+    assert_eq!(destination.connector["lookup"].to_string(), "{\"url\":\"https://crm.example/leads\"}");
+    let policy = read(&text.replace("[[source]]", "lookup.settle = \"5m\"\n[[source]]"));
+    assert!(!policy.destinations[0].connector.contains_key("lookup"), "the policy alone is no look-up");
+    assert!(config::effective(&config).contains("url = \"https://crm.example/leads\""));
+}
+
+#[test]
 fn what_is_missing_is_told_at_the_table_it_is_missing_from() {
     assert_eq!(
         faults("\n[[destination]]\n\n[[source]]\nname = \"site\"\n[[destination]]\nname = \"a\"\nkind = \"bitrix24\""),
@@ -528,7 +566,7 @@ tombstone = "20d"
             "line 11: destination[0].retry.max_attempts: must be a whole number of at least 1, found \"eight\"",
             "line 12: destination[0].retry.jitter: must be a number from 0 to 1, found 7",
             "line 15: destination[1].name: must be unique; destination[0] (line 5) is named \"crm\" too",
-            "line 18: destination[1].burst: unknown key",
+            "line 18: destination[1].burst: is not known here",
             "line 23: source[0].destination: there is no destination named \"bitrix\"",
             "line 25: source[1].token: is missing",
             "line 26: source[1].name: must be unique; source[0] (line 20) is named \"site\" too",
@@ -723,6 +761,7 @@ fn a_real_file_is_loaded_with_the_secrets_beside_it() {
         crm_defaults: &advice,
         check_destination: &check_destination,
         sources: &["form"],
+        source_keys: &source_keys,
         check_source: &check_source,
     };
     let folder = tempfile::tempdir().expect("a folder");

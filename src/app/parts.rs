@@ -20,6 +20,7 @@ pub fn load(path: &Path) -> Result<Config, Faults> {
         crm_defaults: &crm::registry::defaults,
         check_destination: &check_destination,
         sources: &sources,
+        source_keys: &intake::registry::keys_of,
         check_source: &check_source,
     };
     config::load(path, &kinds)
@@ -33,7 +34,9 @@ fn check_destination(destination: &Destination) -> Complaints {
 fn check_source(settings: &intake::Settings) -> Complaints {
     let faults = intake::registry::build(settings).err().unwrap_or_default();
     let keyed = |fault: String| match fault.split_once(": ") {
-        Some((key, message)) if key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') => (key.to_owned(), message.to_owned()),
+        Some((key, message)) if key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') => {
+            (key.to_owned(), message.to_owned())
+        }
         _ => (String::new(), fault),
     };
     faults.into_iter().map(keyed).collect()

@@ -11,6 +11,8 @@ use crate::delivery::{LookupPolicy, RetryPolicy, Settings};
 /// The keys of every destination, for "did you mean" where the kind does not know a key.
 const KEYS: [&str; 8] = ["name", "kind", "timeout", "concurrency", "rate", "lease", "retry", "lookup"];
 
+const LOOKUP_KEYS: [&str; 4] = ["first_after", "settle", "give_up", "trusted"];
+
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -30,10 +32,24 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>) -> Option<Destination> {
     let name = section.need("name", value::name);
     let kind = section.need("kind", value::one_of(kinds.crms));
     let advised = kind.as_deref().and_then(kinds.crm_defaults);
-    let delivery = delivery(section, advised.unwrap_or(UNKNOWN));
-    let connector = section.rest();
+    let lookup = section.section("lookup");
+    let delivery = delivery(section, &lookup, advised.unwrap_or(UNKNOWN));
+    let mut connector = section.rest();
+    // A kind may ask its look-up by keys of its own in the same table as our policy.
+    let of_kind = lookup.rest();
+    if !of_kind.is_empty() {
+        connector.insert("lookup".to_owned(), of_kind.clone().into());
+    }
     let destination = Destination { name: name?, kind: kind?, delivery, connector, path: section.path().to_owned() };
     for (key, message) in (kinds.check_destination)(&destination) {
+        if key == "lookup" && message.contains("known") {
+            // The kind has no such table: every key of it that is not ours is unknown by itself.
+            for key in of_kind.keys() {
+                let hint = near::nearest(key, LOOKUP_KEYS).map(did_you_mean).unwrap_or_default();
+                section.fault_below(&format!("lookup.{key}"), &format!("{message}{hint}"));
+            }
+            continue;
+        }
         // The kind cannot know that `timout` was meant for us; it says that such a key is not known.
         let hint = near::nearest(&key, KEYS).filter(|_| message.contains("known"));
         let hint = hint.map(did_you_mean).unwrap_or_default();
@@ -46,7 +62,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>) -> Option<Destination> {
 const UNKNOWN: crm::Defaults =
     crm::Defaults { rate_per_second: 1.0, burst: 1, first_after: seconds(5), settle: seconds(120), trusted: false };
 
-fn delivery(section: &Section<'_>, advised: crm::Defaults) -> Settings {
+fn delivery(section: &Section<'_>, lookup_section: &Section<'_>, advised: crm::Defaults) -> Settings {
     let timeout = section.take("timeout", value::duration_within(Duration::from_millis(1)..=seconds(600)));
     let concurrency = section.take("concurrency", value::whole(1..=1_000));
     let rate = section.section("rate");
@@ -69,7 +85,7 @@ fn delivery(section: &Section<'_>, advised: crm::Defaults) -> Settings {
         burst: burst.unwrap_or(advised.burst),
         lease,
         retry: retry(&section.section("retry")),
-        lookup: lookup(&section.section("lookup"), advised),
+        lookup: lookup(lookup_section, advised),
     }
 }
 

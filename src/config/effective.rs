@@ -66,7 +66,7 @@ impl Page<'_> {
         let (per_second, burst) = (delivery.rate_per_second, delivery.burst);
         self.plain("rate", &format!("{{ per_second = {per_second}, burst = {burst} }}"));
         self.duration("lease", delivery.lease);
-        for (key, value) in &destination.connector {
+        for (key, value) in destination.connector.iter().filter(|(key, _)| *key != "lookup") {
             let shown = self.json(&format!("{}.{key}", self.path), key, value);
             self.plain(&quoted_key(key), &shown);
         }
@@ -82,6 +82,10 @@ impl Page<'_> {
         self.duration("settle", delivery.lookup.settle);
         self.duration("give_up", delivery.lookup.give_up);
         self.plain("trusted", &delivery.lookup.trusted.to_string());
+        for (key, value) in destination.connector.get("lookup").and_then(Value::as_object).into_iter().flatten() {
+            let shown = self.json(&format!("{}.{key}", self.path), key, value);
+            self.plain(&quoted_key(key), &shown);
+        }
     }
 
     fn source(&mut self, n: usize, source: &intake::Settings) {

@@ -161,6 +161,8 @@ pub struct Kinds<'a> {
     pub check_destination: &'a dyn Fn(&Destination) -> Complaints,
     /// Names of the kinds of source.
     pub sources: &'a [&'a str],
+    /// The keys that a kind of source takes beside those of every source; `None` for an unknown kind.
+    pub source_keys: &'a dyn Fn(&str) -> Option<&'static [&'static str]>,
     /// What a kind of source says about its settings.
     pub check_source: &'a dyn Fn(&intake::Settings) -> Complaints,
 }

@@ -151,11 +151,15 @@ impl<'a> Section<'a> {
     }
 
     /// Notes what somebody else found wrong with a key of this table, or below one (`create.url`, `rules.0.class`); not where
-    /// the key has a fault already: a value that could not be read looks missing to those who were not told of it.
+    /// the key has a fault already: a value that could not be read looks missing to those who were not told of it. An empty
+    /// key means the table; then nothing is noted where any of its values is lost.
     pub(super) fn fault_below(&self, key: &str, message: &str) {
+        if key.is_empty() && self.table.iter().any(|(_, node)| is_lost(node)) {
+            return;
+        }
         let (mut place, mut path) = (&self.place, self.path.clone());
         let mut inside = Some(Inside::Table(self.table));
-        for part in key.split('.') {
+        for part in key.split('.').filter(|part| !part.is_empty()) {
             let number = part.parse::<usize>().ok();
             let found = match (inside, number) {
                 (Some(Inside::Table(table)), _) => table.iter().find(|(name, _)| name == part).map(|(_, node)| node),
@@ -296,6 +300,15 @@ impl<'a> Inside<'a> {
             Data::List(list) => Some(Self::List(list)),
             Data::Text(_) | Data::Whole(_) | Data::Number(_) | Data::Flag(_) | Data::Date | Data::Lost => None,
         }
+    }
+}
+
+/// Whether a value, or one in a list, was named by `env:` or `file:` and not to be had.
+fn is_lost(node: &Node) -> bool {
+    match &node.data {
+        Data::Lost => true,
+        Data::List(list) => list.iter().any(is_lost),
+        Data::Text(_) | Data::Whole(_) | Data::Number(_) | Data::Flag(_) | Data::Date | Data::Table(_) => false,
     }
 }
 

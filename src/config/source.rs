@@ -67,8 +67,16 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         rate_per_second,
         max_body: own_max_body.unwrap_or(max_body),
     };
+    let taken = (kinds.source_keys)(&settings.kind).unwrap_or_default();
+    for key in ["resubmit_window", "honeypot", "tolerance"] {
+        // These have a default, so that the kind cannot see in its settings whether they were written.
+        if section.has(key) && !taken.contains(&key) {
+            section.fault(key, &format!("is not for kind {}", settings.kind));
+        }
+    }
     for (key, message) in (kinds.check_source)(&settings) {
-        section.fault_below(&key, &message);
+        let key = if key == "secret" && section.has("secrets") { "secrets" } else { &key };
+        section.fault_below(key, &message);
     }
     Some(settings)
 }
