@@ -9,16 +9,17 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use leadonce::clock::At;
 use leadonce::crm::transport::HttpTransport;
-use leadonce::crm::{Call, Connector, Order, Transport, registry};
+use leadonce::crm::{Answer, Call, Connector, Exchange, Order, Transport, registry};
 use leadonce::operation::{
     CreateOutcome, CrmId, CrmKey, Failure, Lead, LookupOutcome, OperationId, SourceKey, SourceName, Variant,
 };
+use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -343,6 +344,53 @@ fn compare(found: &Outcome, expected: &Outcome) -> Result<(), String> {
         (found, expected) => found == expected,
     };
     if same { Ok(()) } else { Err(format!("{expected:?} was expected, {found:?} came")) }
+}
+
+static BUILT: LazyLock<Vec<Arc<dyn Connector>>> = LazyLock::new(|| registry::kinds().map(built).collect());
+static ORDER: LazyLock<Order> = LazyLock::new(|| order(&read(&root().join("http/created/exchange.json"))));
+
+fn built(kind: &str) -> Arc<dyn Connector> {
+    let settings: Map<String, Value> = read(&root().join(kind).join("settings.json"));
+    let settings = serde_json::to_string(&settings).expect("JSON").replace("CRM", "127.0.0.1:1");
+    registry::build(kind, serde_json::from_str(&settings).expect("a table")).expect("good settings")
+}
+
+fn any_body() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..300),
+        "\\{\"(result|error|id|items|code)\":(\"[A-Z_]{0,9}\"|[0-9.eE+-]{0,25}|\\[\\]|\\{\"(item|items|id)\":.{0,9}\\}|null)\\}"
+            .prop_map(String::into_bytes),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_answer_breaks_a_connector_and_no_server_fault_proves_that_nothing_ran(
+        status in prop_oneof![200u16..206, 200u16..600, any::<u16>()],
+        retry_after in proptest::option::of(".{0,30}"),
+        body in any_body(),
+    ) {
+        let headers = retry_after.map(|value| ("retry-after".to_owned(), value)).into_iter().collect();
+        let exchange: Exchange = Ok(Answer { status, headers, body });
+        let (order, now) = (&*ORDER, At::parse_rfc3339(NOW).expect("a time"));
+        for connector in BUILT.iter() {
+            let kind = connector.kind();
+            match connector.read_create(order, &exchange, now) {
+                CreateOutcome::Created(_) => prop_assert!((200..300).contains(&status), "{kind} believed {status}"),
+                CreateOutcome::Failed(failure) => {
+                    prop_assert!(status < 500 || !failure.class.proves_not_executed(), "{kind}: {failure:?}");
+                    prop_assert!(failure.message.chars().count() <= 500 && !failure.message.is_empty());
+                }
+            }
+            if let LookupOutcome::Found(_) = connector.read_look_up(order, &exchange, now) {
+                prop_assert!((200..300).contains(&status), "{kind} believed {status}");
+            }
+            let _ = connector.read_check(&exchange, now);
+            let _ = connector.read_confirm(&exchange, now);
+        }
+    }
 }
 
 /// Secrets are in the settings of every kind; an answer may repeat them.
