@@ -7,6 +7,16 @@
 //!
 //! A new CRM is one file here, one line in `registry.rs` and its fixtures.
 
+pub mod bitrix24;
+pub mod describe;
+pub mod failure;
+pub mod host;
+pub mod http;
+pub mod registry;
+pub mod settings;
+pub mod template;
+pub mod transport;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -132,6 +142,11 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
 
     /// A link to the entity for people, where the CRM has one.
     fn link(&self, crm_id: &CrmId) -> Option<String>;
+
+    /// The text without this destination's secrets: for excerpts of answers, which may repeat an address or a token.
+    fn scrub(&self, text: &str) -> String {
+        text.to_owned()
+    }
 
     /// Whether the CRM has a look-up at all.
     fn can_look_up(&self) -> bool {

@@ -6,7 +6,26 @@
 //! wait. Decisions are pure (`retry.rs`, `operation::transition`); this room only carries them out. It must not know HTTP
 //! servers, sources' formats (the lead is read through [`crate::intake::Source`]), or SQL.
 
+mod attempt;
+mod bucket;
+mod engine;
+mod reconcile;
+pub mod retry;
+
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::crm::Connector;
+pub use engine::{Engine, GRACE, Pause, Ports};
+
+/// A destination as the engine knows it.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// How it is delivered to.
+    pub settings: Settings,
+    /// Its kind of CRM, configured.
+    pub connector: Arc<dyn Connector>,
+}
 
 /// The retry policy of a destination (`[destination.retry]`).
 #[derive(Debug, Clone, Copy, PartialEq)]

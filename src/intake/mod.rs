@@ -34,6 +34,8 @@ use crate::clock::At;
 use crate::operation::{DestinationName, HashRule, KeyOrigin, Lead, PayloadHash, SourceKey, SourceName};
 
 pub use origin::allows_origin;
+pub use phone::{normal_email, normal_phone};
+pub use standard_webhooks::sign_webhook;
 
 /// The script for a website's page (`/static/leadonce.js`).
 pub const SCRIPT: &str = include_str!("leadonce.js");

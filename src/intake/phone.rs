@@ -46,6 +46,17 @@ pub(super) fn email(text: &str) -> Contact {
     Contact { text, normal }
 }
 
+/// The E.164 form of a phone number in any spelling; `region` (two letters) reads numbers without a country code.
+pub fn normal_phone(text: &str, region: Option<&str>) -> Option<String> {
+    let region = region.and_then(|region| region.to_ascii_uppercase().parse::<Region>().ok());
+    phone(text, region).normal
+}
+
+/// The form of an e-mail address that matching uses.
+pub fn normal_email(text: &str) -> Option<String> {
+    email(text).normal
+}
+
 /// A text without the characters that nobody sees: those of direction, width zero and control, which copying from
 /// messengers and office programs leaves in contacts. Blanks of every kind become plain ones, none at the ends.
 fn visible(text: &str) -> String {

@@ -127,6 +127,11 @@ impl Store {
         todo!()
     }
 
+    /// The account answered about a lead: ends probing.
+    pub async fn probe_passed(&self, name: DestinationName) -> Result<(), StoreError> {
+        todo!()
+    }
+
     // --- reading ---
     /// One operation.
     pub async fn operation(&self, id: OperationId) -> Result<Option<Operation>, StoreError> {

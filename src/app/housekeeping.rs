@@ -1,0 +1,132 @@
+//! Housekeeping: figures, incidents, the contact index and retention, in small steps beside the work.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::delivery::Engine;
+use crate::operation::State;
+use crate::store::{Census, Destination, Store, StoreError};
+use crate::telemetry::Metrics;
+
+/// How long an operation may wait before it becomes an incident.
+const STALE: Duration = Duration::from_secs(15 * 60);
+/// Operations are indexed this long after reception, when no older one can still be committed.
+const INDEX_LAG: Duration = Duration::from_secs(30);
+/// Rows of one small step.
+const STEP: usize = 200;
+
+/// How long payloads and tombstones are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// Raw bodies, leads and excerpts.
+    pub payload: Duration,
+    /// The operation itself.
+    pub tombstone: Duration,
+}
+
+/// What housekeeping needs.
+#[derive(Debug, Clone)]
+pub struct Housekeeping {
+    /// The store.
+    pub store: Store,
+    /// For reading leads.
+    pub engine: Arc<Engine>,
+    /// Where figures go.
+    pub metrics: Metrics,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// What to keep.
+    pub retention: Retention,
+}
+
+impl Housekeeping {
+    /// Counts, and opens and closes the incidents that follow from the counts.
+    pub async fn count(&self) -> Result<(), StoreError> {
+        let census = self.store.census().await?;
+        let destinations = self.store.destinations().await?;
+        self.show(&census, &destinations);
+        let now = self.clock.now();
+        let wanted = self.incidents(&census, &destinations);
+        for (key, text) in &wanted {
+            self.store.open_incident(key.clone(), text.clone(), now).await?;
+        }
+        for incident in self.store.incidents().await? {
+            if incident.closed_at.is_none() && !wanted.contains_key(&incident.key) {
+                self.store.close_incident(incident.key, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, census: &Census, destinations: &[Destination]) {
+        let now = self.clock.now();
+        for state in State::ALL {
+            let count = census.states.iter().find(|(s, _)| *s == state).map_or(0, |(_, count)| *count);
+            self.metrics.operations(state.as_str(), count);
+        }
+        for state in [State::Received, State::InProgress] {
+            let oldest = census.oldest.iter().find(|(s, _)| *s == state).map(|(_, at)| now.since(*at));
+            self.metrics.oldest(state.as_str(), oldest.unwrap_or_default());
+        }
+        self.metrics.reviews_open(&census.reviews);
+        for destination in destinations {
+            self.metrics.suspended(destination.name.as_str(), destination.suspended);
+        }
+    }
+
+    /// What is wrong now, by key. One incident a kind, not one a lead.
+    fn incidents(&self, census: &Census, destinations: &[Destination]) -> BTreeMap<String, String> {
+        let now = self.clock.now();
+        let mut wanted = BTreeMap::new();
+        for destination in destinations.iter().filter(|d| d.suspended) {
+            let reason = destination.reason.as_deref().unwrap_or("no reason was given");
+            let text = format!("{} is suspended: {reason}", destination.name);
+            wanted.insert(format!("destination_suspended:{}", destination.name), text);
+        }
+        for (reason, count) in census.reviews.iter().filter(|(_, count)| *count > 0) {
+            wanted.insert(format!("review_open:{reason}"), format!("cases wait for a person: {reason} ({count})"));
+        }
+        for (state, at) in census.oldest.iter().filter(|(_, at)| now.since(*at) > STALE) {
+            let text = format!("the oldest operation in state {} was received at {at}", state.as_str());
+            wanted.insert(format!("stale:{}", state.as_str()), text);
+        }
+        wanted
+    }
+
+    /// The two audits of the ledger.
+    pub async fn audit(&self) -> Result<(), StoreError> {
+        let (unexplained, unaccounted) = (self.store.unexplained().await?, self.store.unaccounted().await?);
+        if unexplained != 0 || unaccounted != 0 {
+            tracing::error!(unexplained, unaccounted, "the ledger does not add up");
+        }
+        self.metrics.ledger(unexplained, unaccounted);
+        Ok(())
+    }
+
+    /// Fills the index for the search by phone or e-mail; whether there is more.
+    pub async fn index(&self) -> Result<bool, StoreError> {
+        let before = self.clock.now().minus(INDEX_LAG);
+        let operations = self.store.unindexed(before, STEP).await?;
+        let more = operations.len() == STEP;
+        let contacts = operations.iter().map(|(operation, work)| {
+            let lead = self.engine.lead(operation, work.delivery.as_ref(), work.edited_lead.as_ref()).unwrap_or_default();
+            let normal = lead.phones.into_iter().chain(lead.emails).filter_map(|contact| contact.normal);
+            (operation.id, normal.collect())
+        });
+        let contacts: Vec<_> = contacts.collect();
+        if !contacts.is_empty() {
+            self.store.index_contacts(contacts).await?;
+        }
+        Ok(more)
+    }
+
+    /// One small step of retention; whether there is more.
+    pub async fn purge(&self) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        let (payload, tombstone) = (now.minus(self.retention.payload), now.minus(self.retention.tombstone));
+        let purged = self.store.purge(payload, tombstone, STEP, false).await?;
+        Ok(purged.payloads == STEP || purged.tombstones == STEP || purged.deliveries == STEP)
+    }
+}

@@ -1,0 +1,259 @@
+//! The gateway put together: store, sources, connectors, engine, server and the loops that drive them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::net::TcpListener;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::sync::watch;
+
+use super::alerts::{Alerts, Channel};
+use super::desk::OperatorDesk;
+use super::housekeeping::{Housekeeping, Retention};
+use super::parts::Parts;
+use super::runner;
+use crate::clock::{Clock, Entropy, SystemClock, SystemEntropy, uuid_v7};
+use crate::config::Config;
+use crate::crm::Transport;
+use crate::crm::transport::HttpTransport;
+use crate::delivery::{Engine, Pause, Ports};
+use crate::http;
+use crate::store::{Store, Use};
+use crate::telemetry::Metrics;
+
+/// How often housekeeping counts and tells incidents.
+const COUNT_EVERY: Duration = Duration::from_secs(2);
+/// How often the ledger is audited and retention looks for work.
+const AUDIT_EVERY: Duration = Duration::from_secs(60);
+/// Time beyond the longest call in which open calls may be answered and written down when stopping.
+const STOP_MARGIN: Duration = Duration::from_secs(5);
+
+/// Waiting by the system's timer.
+#[derive(Debug)]
+pub(super) struct SystemPause;
+
+impl Pause for SystemPause {
+    fn pause(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(tokio::time::sleep(time))
+    }
+}
+
+/// A gateway that is bound and ready to run.
+pub struct Application {
+    port: u16,
+    server: actix_web::dev::Server,
+    engine: Arc<Engine>,
+    housekeeping: Housekeeping,
+    alerts: Alerts,
+    writer: std::thread::JoinHandle<()>,
+    stop_bound: Duration,
+}
+
+impl Application {
+    /// Opens the store, checks that nothing open is missing from the configuration, and binds the address.
+    pub async fn build(config: Config) -> Result<Self> {
+        let parts = Parts::from(&config)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new().map_err(anyhow::Error::msg)?);
+        let metrics = Metrics::new()?;
+        let (store, writer) = open(&config)?;
+
+        let destinations = config.destinations.iter().map(|d| (d.name.clone(), d.kind.clone())).collect();
+        store.ensure_destinations(destinations, clock.now()).await?;
+        nothing_is_missing(&store, &config).await?;
+
+        let ports = Ports {
+            store: store.clone(),
+            transport: Arc::clone(&transport),
+            clock: Arc::clone(&clock),
+            entropy: Arc::clone(&entropy),
+            pause: Arc::new(SystemPause),
+            metrics: metrics.clone(),
+        };
+        let node = format!("node-{}", uuid_v7(clock.now(), entropy.as_ref()));
+        let longest = parts.lines.values().map(|line| line.settings.timeout).max().unwrap_or_default();
+        let sources = parts.sources.iter().map(|(settings, source)| (settings.name.clone(), Arc::clone(source))).collect();
+        let engine = Arc::new(Engine::new(ports, node, parts.lines, sources));
+
+        let listener = TcpListener::bind(&config.server.listen)
+            .with_context(|| format!("cannot listen on {} ([server] listen)", config.server.listen))?;
+        let port = listener.local_addr()?.port();
+        let public_url = config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", address(&listener)));
+        let inbound: HashMap<_, _> = parts
+            .sources
+            .into_iter()
+            .map(|(settings, source)| (settings.name.clone(), Arc::new(http::Inbound::new(settings, source))))
+            .collect();
+        let shared = http::Shared {
+            store: store.clone(),
+            sources: inbound,
+            clock: Arc::clone(&clock),
+            entropy,
+            metrics: metrics.clone(),
+            desk: Arc::new(OperatorDesk { engine: Arc::clone(&engine) }),
+            normalisers: http::Normalisers { phone: crate::intake::normal_phone, email: crate::intake::normal_email },
+            settings: http::Settings { public_url, tombstone: config.retention.tombstone, ..http::Settings::default() },
+        };
+        let workers = config.server.workers.unwrap_or(2);
+        let server = http::server(Arc::new(shared), listener, workers)?;
+        let retention = Retention { payload: config.retention.payload, tombstone: config.retention.tombstone };
+        let channel = config.alerts.webhook_url.clone().map(|url| Channel { url, secret: config.alerts.webhook_secret.clone() });
+        Ok(Self {
+            port,
+            server,
+            housekeeping: Housekeeping {
+                store: store.clone(),
+                engine: Arc::clone(&engine),
+                metrics,
+                clock: Arc::clone(&clock),
+                retention,
+            },
+            alerts: Alerts { store, transport, clock, channel },
+            engine,
+            writer,
+            stop_bound: longest + STOP_MARGIN,
+        })
+    }
+
+    /// The bound port.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs until `stop` comes, then stops intake, finishes or hands over what is open, within a bound.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
+        let Self { server, engine, housekeeping, alerts, writer, stop_bound, .. } = self;
+        let store = housekeeping.store.clone();
+        let clock = Arc::clone(&housekeeping.clock);
+        let (stopping, stopped) = watch::channel(false);
+        let runners: Vec<_> = engine
+            .destinations()
+            .map(|name| {
+                let (engine, clock) = (Arc::clone(&engine), Arc::clone(&clock));
+                tokio::spawn(runner::run(engine, store.clone(), clock, name.clone(), stopped.clone()))
+            })
+            .collect();
+        let chores = [
+            tokio::spawn(count_loop(housekeeping.clone(), alerts)),
+            tokio::spawn(audit_loop(housekeeping.clone())),
+            tokio::spawn(index_loop(housekeeping)),
+        ];
+        let handle = server.handle();
+        let mut serving = actix_web::rt::spawn(server);
+        tokio::select! {
+            () = stop => {}
+            ended = &mut serving => ended?.context("the server stopped by itself")?,
+        }
+        tracing::info!("stopping: no new work is taken; open calls may end");
+        let _ = stopping.send(true);
+        let finished = async {
+            handle.stop(true).await;
+            for runner in runners {
+                let _ = runner.await;
+            }
+        };
+        if tokio::time::timeout(stop_bound, finished).await.is_err() {
+            tracing::warn!("calls were still open at the end of the time to stop; their leases expire and they are looked up");
+            handle.stop(false).await;
+        }
+        for chore in chores {
+            chore.abort();
+            let _ = chore.await;
+        }
+        drop((engine, store, clock));
+        // With the last handle gone the writer ends by itself, its last batch committed.
+        let _ = tokio::time::timeout(Duration::from_secs(5), tokio::task::spawn_blocking(move || writer.join())).await;
+        Ok(())
+    }
+}
+
+/// Opens the configured store for serving, its writer on a thread of its own.
+fn open(config: &Config) -> Result<(Store, std::thread::JoinHandle<()>)> {
+    let (store, mut writer) = Store::open(&config.store, Use::Serve)?;
+    let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || while writer.run_one() {})?;
+    Ok((store, thread))
+}
+
+/// Contract 4.1 rule 11: open operations of a source or destination that is not configured would be stuck in silence.
+async fn nothing_is_missing(store: &Store, config: &Config) -> Result<()> {
+    let (sources, destinations) = store.open_names().await?;
+    let known: BTreeSet<&str> = config.sources.iter().map(|source| source.name.as_str()).collect();
+    if let Some(name) = sources.iter().find(|name| !known.contains(name.as_str())) {
+        bail!("source {name} has open operations but is not configured; put its [[source]] back until they are finished");
+    }
+    let known: BTreeSet<&str> = config.destinations.iter().map(|destination| destination.name.as_str()).collect();
+    if let Some(name) = destinations.iter().find(|name| !known.contains(name.as_str())) {
+        bail!(
+            "destination {name} has open operations but is not configured; put its [[destination]] back until they are finished"
+        );
+    }
+    Ok(())
+}
+
+fn address(listener: &TcpListener) -> String {
+    listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string())
+}
+
+/// Counts, and tells incidents; a store that cannot be written is an incident that only memory can keep.
+async fn count_loop(housekeeping: Housekeeping, alerts: Alerts) {
+    const KEY: &str = "store_not_writable";
+    let mut unwritable = false;
+    loop {
+        let written = match housekeeping.count().await {
+            Ok(()) => alerts.tell().await,
+            Err(error) => Err(error),
+        };
+        let writable = match written {
+            Ok(()) => housekeeping.store.writable().await,
+            Err(error) => Err(error),
+        };
+        match writable {
+            Ok(()) if unwritable => {
+                unwritable = false;
+                alerts.tell_unstored(KEY, "the store can be written again", "end").await;
+            }
+            Err(error) if !unwritable => {
+                unwritable = true;
+                alerts.tell_unstored(KEY, &format!("the store cannot be written: {error}"), "start").await;
+            }
+            _ => {}
+        }
+        tokio::time::sleep(COUNT_EVERY).await;
+    }
+}
+
+async fn audit_loop(housekeeping: Housekeeping) {
+    loop {
+        if let Err(error) = housekeeping.audit().await {
+            tracing::warn!(%error, "the ledger could not be audited");
+        }
+        while matches!(housekeeping.purge().await, Ok(true)) {
+            // Small steps with room between them, so that intake never waits behind retention.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        tokio::time::sleep(AUDIT_EVERY).await;
+    }
+}
+
+async fn index_loop(housekeeping: Housekeeping) {
+    loop {
+        let more = housekeeping.index().await.unwrap_or(false);
+        tokio::time::sleep(if more { Duration::from_millis(50) } else { Duration::from_secs(5) }).await;
+    }
+}
+
+/// Comes when the process is told to stop: SIGTERM or SIGINT.
+pub async fn signalled() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}

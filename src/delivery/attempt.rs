@@ -1,0 +1,290 @@
+//! One create: recorded, sent, answered, written down.
+
+use super::engine::{Engine, guarded};
+use super::retry::{self, Facts};
+use super::{Line, LookupPolicy};
+use crate::clock::At;
+use crate::crm::{Call, Exchange, Order};
+use crate::operation::transition::{Change, Decision, Event, apply};
+use crate::operation::{CreateOutcome, Failure, FailureClass, Operation, Status};
+use crate::store::{AttemptEnd, AttemptWrite, CallKind, NewAttempt, StoreError, Update, Updated};
+
+/// How often a result is applied to an operation that moves under it. Each time somebody else's change was committed in
+/// between; more than a few are not possible, since only operators and expired leases move a calling operation.
+const MOVES: u8 = 5;
+
+impl Engine {
+    /// Carries a claimed operation on until it is answered: one create, or one per step where the CRM needs several records.
+    /// The operation has one token of the rate already.
+    pub async fn create(&self, operation: Operation) -> Result<(), StoreError> {
+        let Some(line) = self.line(&operation.destination).cloned() else { return Ok(()) };
+        let mut claimed = operation;
+        loop {
+            let Some(next) = self.create_step(&line, claimed).await? else { return Ok(()) };
+            if !self.token(&next.destination) {
+                return self.give_back(next).await;
+            }
+            claimed = next;
+        }
+    }
+
+    /// Gives back what was claimed and not begun (contract 4.1 rule 4).
+    pub async fn give_back(&self, operation: Operation) -> Result<(), StoreError> {
+        if let Ok(Change::To(after)) = apply(&operation, &Event::GivenBack, self.now()) {
+            self.ports.store.update(change(operation, *after, "given_back")).await?;
+        }
+        Ok(())
+    }
+
+    /// One create of one step; the operation again where a further step is due under the same lease.
+    async fn create_step(&self, line: &Line, claimed: Operation) -> Result<Option<Operation>, StoreError> {
+        let work = self.ports.store.work_of(&claimed).await?;
+        let lead = self.lead(&claimed, work.delivery.as_ref(), work.edited_lead.as_ref());
+        // Outer error: the program failed on this lead. Inner error: the lead cannot be read or mapped.
+        let prepared: Result<Result<(Order, Call), String>, String> = guarded(|| {
+            let order = self.order(&claimed, &work, lead?);
+            let call = line.connector.create(&order)?;
+            Ok((order, call))
+        });
+        // The destination may have been suspended since the claim; what waits for resume is not begun.
+        let suspended = |d: &crate::store::Destination| d.name == claimed.destination && d.suspended;
+        if self.ports.store.destinations().await?.iter().any(suspended) {
+            self.return_token(&claimed.destination);
+            self.give_back(claimed).await?;
+            return Ok(None);
+        }
+        let Some((calling, attempt)) = self.begin(line, claimed, call_of(&prepared)).await?
+        else {
+            return Ok(None);
+        };
+        let exhausted = calling.counted >= line.settings.retry.max_attempts;
+        let (exchange, outcome) = match prepared {
+            _ if exhausted => (None, failure(FailureClass::NotExecuted, "its workers died before they could send it")),
+            Ok(Ok((order, call))) => {
+                let (exchange, outcome) = self.send(line, &order, &call).await;
+                (Some(exchange), outcome)
+            }
+            Ok(Err(fault)) => (None, failure(FailureClass::Rejected, &fault)),
+            Err(panic) => (None, failure(FailureClass::NotExecuted, &panic)),
+        };
+        let ended_at = self.now();
+        self.note_end(calling.id);
+        let class = match &outcome {
+            CreateOutcome::Created(_) => "ok",
+            CreateOutcome::Failed(failure) => failure.class.as_str(),
+        };
+        let took = ended_at.since(attempt.started_at);
+        self.ports.metrics.attempt(calling.destination.as_str(), "create", class, took);
+        self.record(line, calling, &attempt, exchange.as_ref(), outcome, ended_at).await
+    }
+
+    /// Records the attempt; from this commit on its call may have left.
+    async fn begin(
+        &self,
+        line: &Line,
+        claimed: Operation,
+        call: Option<&Call>,
+    ) -> Result<Option<(Operation, NewAttempt)>, StoreError> {
+        let now = self.now();
+        let Status::Claimed { licence, .. } = &claimed.status else { return Ok(None) };
+        let licence = licence.as_str();
+        let Ok(Change::To(calling)) = apply(&claimed, &Event::AttemptBegun, now) else {
+            // The lease ran out before the call: somebody else may hold it now.
+            self.return_token(&claimed.destination);
+            return Ok(None);
+        };
+        let attempt = NewAttempt {
+            id: self.new_id(),
+            call: CallKind::Create,
+            number: calling.attempts,
+            step: calling.step,
+            epoch: calling.epoch,
+            licence: Some(licence),
+            started_at: now,
+            mapping_version: line.connector.mapping_version(),
+            request: call.map(shown).unwrap_or_default(),
+        };
+        let update = Update {
+            attempt: Some(AttemptWrite::Begin(attempt.clone())),
+            ..change(claimed, (*calling).clone(), "attempt_begun")
+        };
+        match self.ports.store.update(update).await? {
+            Updated::Done => Ok(Some((*calling, attempt))),
+            Updated::Moved(_) => {
+                self.return_token(&calling.destination);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn send(&self, line: &Line, order: &Order, call: &Call) -> (Exchange, CreateOutcome) {
+        let exchange = self.ports.transport.send(call, line.settings.timeout).await;
+        let outcome = guarded(|| line.connector.read_create(order, &exchange, self.now()))
+            .unwrap_or_else(|panic| failure(FailureClass::Uncertain, &panic));
+        (exchange, outcome)
+    }
+
+    /// Writes the result under the epoch of its claim; where the operation moved on, the answer is a late one.
+    async fn record(
+        &self,
+        line: &Line,
+        calling: Operation,
+        attempt: &NewAttempt,
+        exchange: Option<&Exchange>,
+        outcome: CreateOutcome,
+        ended_at: At,
+    ) -> Result<Option<Operation>, StoreError> {
+        let last_step = usize::from(attempt.step) + 1 == line.connector.steps().len();
+        let decision = match &outcome {
+            CreateOutcome::Created(_) => Decision::Stop,
+            CreateOutcome::Failed(failure) => self.decide(line, &calling, failure),
+        };
+        let event = Event::Answered {
+            attempt: attempt.number,
+            step: attempt.step,
+            last_step,
+            outcome: outcome.clone(),
+            decision,
+            ended_at,
+        };
+        let mut current = calling;
+        for _ in 0..MOVES {
+            let after = match apply(&current, &event, self.now()) {
+                Ok(Change::To(after)) => *after,
+                Ok(Change::Evidence) => current.clone(),
+                Err(refused) => {
+                    tracing::error!(operation_id = %current.id, %refused, "an answer does not fit the operation");
+                    current.clone()
+                }
+            };
+            let end = AttemptEnd {
+                id: attempt.id,
+                ended_at,
+                class: class_of(&outcome),
+                status: exchange.and_then(status_of),
+                excerpt: exchange.map(excerpt_of).unwrap_or_default(),
+                decision: told(&current, &after),
+            };
+            let step_done = match &outcome {
+                CreateOutcome::Created(id) if after.version > current.version && !last_step => Some((attempt.step, id.clone())),
+                _ => None,
+            };
+            let update = Update {
+                attempt: Some(AttemptWrite::End(end)),
+                step_done,
+                ..change(current.clone(), after.clone(), "answered")
+            };
+            match self.store_result(update).await? {
+                Updated::Moved(now) => current = *now,
+                Updated::Done => return self.after_answer(line, &current, after, &outcome).await,
+            }
+        }
+        tracing::error!(operation_id = %current.id, "an answer could not be written; the lease expires and it is looked up");
+        Ok(None)
+    }
+
+    async fn after_answer(
+        &self,
+        line: &Line,
+        before: &Operation,
+        after: Operation,
+        outcome: &CreateOutcome,
+    ) -> Result<Option<Operation>, StoreError> {
+        tracing::info!(
+            operation_id = %after.id,
+            destination = %after.destination,
+            attempt = before.attempts,
+            class = class_of(outcome),
+            state = after.state().as_str(),
+            reason = after.status.reason(),
+            crm_id = after.crm_id.as_ref().map(crate::operation::CrmId::as_str),
+            "create answered"
+        );
+        match outcome {
+            CreateOutcome::Created(_) => {
+                self.ports.store.succeeded(after.destination.clone(), self.now()).await?;
+            }
+            CreateOutcome::Failed(failure) => self.heed(before, failure, &line.settings).await?,
+        }
+        match &after.status {
+            Status::Completed { .. } => {
+                self.forget_end(after.id);
+                self.ports.metrics.completed(after.destination.as_str());
+                Ok(None)
+            }
+            Status::Claimed { .. } => Ok(Some(after)),
+            Status::Received { .. }
+            | Status::Calling { .. }
+            | Status::Reconciling { .. }
+            | Status::FailedTerminal { .. }
+            | Status::NeedsReview { .. } => Ok(None),
+        }
+    }
+
+    fn decide(&self, line: &Line, operation: &Operation, failure: &Failure) -> Decision {
+        let counts = matches!(failure.class, FailureClass::NotExecuted);
+        let facts = Facts {
+            now: self.now(),
+            counted: operation.counted + u32::from(counts),
+            consecutive: operation.attempts,
+            series_since: operation.series_since.unwrap_or_else(|| self.now()),
+            retry_after: failure.retry_after,
+        };
+        let lookup: Option<&LookupPolicy> = line.connector.can_look_up().then_some(&line.settings.lookup);
+        retry::decide(failure.class, &facts, &line.settings.retry, lookup, self.ports.entropy.fraction())
+    }
+}
+
+fn call_of(prepared: &Result<Result<(Order, Call), String>, String>) -> Option<&Call> {
+    prepared.as_ref().ok()?.as_ref().ok().map(|(_, call)| call)
+}
+
+/// A change without any of the things that may go with it.
+pub(super) fn change(before: Operation, after: Operation, event: &'static str) -> Update {
+    Update { before, after, event, attempt: None, step_done: None, audit: None, lead: None }
+}
+
+fn failure(class: FailureClass, message: &str) -> CreateOutcome {
+    CreateOutcome::Failed(Failure::new(class, message))
+}
+
+fn class_of(outcome: &CreateOutcome) -> &'static str {
+    match outcome {
+        CreateOutcome::Created(_) => "ok",
+        CreateOutcome::Failed(failure) => failure.class.as_str(),
+    }
+}
+
+/// The request as the attempts log keeps it: no secret is in a body, and the address is masked.
+pub(super) fn shown(call: &Call) -> String {
+    format!("{} {}\n{}", call.method, call.masked_url, String::from_utf8_lossy(&call.body))
+}
+
+pub(super) fn status_of(exchange: &Exchange) -> Option<u16> {
+    match exchange {
+        Ok(answer) => Some(answer.status),
+        Err(error) => error.status,
+    }
+}
+
+pub(super) fn excerpt_of(exchange: &Exchange) -> String {
+    match exchange {
+        Ok(answer) => crate::crm::failure::excerpt(&answer.body),
+        Err(error) => error.message.clone(),
+    }
+}
+
+/// What followed from an answer, for the time line.
+pub(super) fn told(before: &Operation, after: &Operation) -> String {
+    if before.version == after.version {
+        return "evidence only".into();
+    }
+    match &after.status {
+        Status::Received { next_attempt_at, .. } => format!("next attempt from {next_attempt_at}"),
+        Status::Reconciling { next_lookup_at, .. } => format!("look-up from {next_lookup_at}"),
+        Status::Completed { crm_id } => format!("completed with {crm_id}"),
+        Status::FailedTerminal { reason } => format!("failed: {}", reason.as_str()),
+        Status::NeedsReview { reason, .. } => format!("review: {}", reason.as_str()),
+        Status::Claimed { .. } | Status::Calling { .. } => "next step".into(),
+    }
+}

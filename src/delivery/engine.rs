@@ -1,0 +1,246 @@
+//! The engine: takes due operations of a destination and carries each one step on.
+//!
+//! One thread can step it: time comes from the clock it was given, waiting only through [`Pause`], and nothing is spawned here.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::bucket::Bucket;
+use super::{Line, Settings};
+use crate::clock::{At, Clock, Entropy, uuid_v7};
+use crate::crm::{Order, Transport};
+use crate::intake::{Request, Source};
+use crate::operation::{DestinationName, Failure, FailureClass, Lead, Operation, OperationId, SourceName};
+use crate::store::{Store, StoreError, StoredDelivery, Take, Taken, Update, Updated, Work};
+use crate::telemetry::Metrics;
+
+/// A lease counts as expired only this long after its end, so that small differences between clocks do not matter.
+pub const GRACE: Duration = Duration::from_secs(5);
+
+/// Waiting, as the shell lets it be done.
+pub trait Pause: Send + Sync + std::fmt::Debug {
+    /// Comes back after that time.
+    fn pause(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// Everything that comes to the engine from outside.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// The store.
+    pub store: Store,
+    /// The way to the CRMs.
+    pub transport: Arc<dyn Transport>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Waiting.
+    pub pause: Arc<dyn Pause>,
+    /// Metrics.
+    pub metrics: Metrics,
+}
+
+/// The delivery engine of one node.
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) ports: Ports,
+    /// This node's name in leases.
+    node: String,
+    lines: HashMap<DestinationName, Line>,
+    sources: HashMap<SourceName, Arc<dyn Source>>,
+    buckets: HashMap<DestinationName, Mutex<Bucket>>,
+    /// Monotonic time at which this process saw a send end. What it did not see ended when the process began, at the latest.
+    ended: Mutex<HashMap<OperationId, Duration>>,
+    began: Duration,
+}
+
+impl Engine {
+    /// An engine for these destinations and sources.
+    pub fn new(
+        ports: Ports,
+        node: String,
+        lines: HashMap<DestinationName, Line>,
+        sources: HashMap<SourceName, Arc<dyn Source>>,
+    ) -> Self {
+        let began = ports.clock.monotonic();
+        let bucket = |line: &Line| Bucket::new(line.settings.rate_per_second, line.settings.burst, began);
+        let buckets = lines.iter().map(|(name, line)| (name.clone(), Mutex::new(bucket(line)))).collect();
+        Self { ports, node, lines, sources, buckets, ended: Mutex::default(), began }
+    }
+
+    /// What comes from outside.
+    pub const fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// The destinations.
+    pub fn destinations(&self) -> impl Iterator<Item = &DestinationName> {
+        self.lines.keys()
+    }
+
+    /// A destination's settings and connector.
+    pub fn line(&self, name: &DestinationName) -> Option<&Line> {
+        self.lines.get(name)
+    }
+
+    /// Takes due work, at most `slots` operations and no more than the rate grants (contract 4.1 rule 4). Each operation taken
+    /// has its token; whoever does not carry it out gives it back ([`Engine::give_back`]).
+    pub async fn take(&self, name: &DestinationName, slots: usize) -> Result<Taken, StoreError> {
+        let (Some(line), Some(now)) = (self.lines.get(name), Some(self.now())) else { return Ok(Taken::default()) };
+        let mut granted = 0;
+        while granted < slots && self.token(name) {
+            granted += 1;
+        }
+        let settings = &line.settings;
+        let taken = self
+            .ports
+            .store
+            .take(Take {
+                destination: name.clone(),
+                owner: self.node.clone(),
+                now,
+                creates: granted,
+                lookups: granted,
+                lease_until: now.plus(settings.lease),
+                lookup_again_at: now.plus(settings.lease),
+                grace: GRACE,
+                timeout: settings.timeout,
+                first_lookup_at: line.connector.can_look_up().then(|| now.plus(settings.lookup.first_after)),
+            })
+            .await;
+        let used = taken.as_ref().map_or(0, |taken| taken.creates.len() + taken.lookups.len());
+        for _ in used..granted {
+            self.return_token(name);
+        }
+        taken
+    }
+
+    /// How long until the rate allows a call.
+    pub fn rate_wait(&self, name: &DestinationName) -> Duration {
+        self.bucket(name, |bucket, now| bucket.wait(now)).unwrap_or_default()
+    }
+
+    pub(super) fn token(&self, name: &DestinationName) -> bool {
+        self.bucket(name, Bucket::take).unwrap_or(false)
+    }
+
+    pub(super) fn return_token(&self, name: &DestinationName) {
+        self.bucket(name, |bucket, _| bucket.put_back());
+    }
+
+    fn bucket<T>(&self, name: &DestinationName, f: impl FnOnce(&mut Bucket, Duration) -> T) -> Option<T> {
+        let now = self.ports.clock.monotonic();
+        let bucket = self.buckets.get(name)?;
+        Some(f(&mut bucket.lock().unwrap_or_else(PoisonError::into_inner), now))
+    }
+
+    pub(super) fn now(&self) -> At {
+        self.ports.clock.now()
+    }
+
+    pub(super) fn new_id(&self) -> uuid::Uuid {
+        uuid_v7(self.now(), self.ports.entropy.as_ref())
+    }
+
+    /// Notes that this process saw the send of an operation end just now.
+    pub(super) fn note_end(&self, id: OperationId) {
+        let now = self.ports.clock.monotonic();
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id, now);
+    }
+
+    /// Whether settle has passed on the monotonic clock since the send can last have ended (contract 4.1 rule 3).
+    pub(super) fn settled(&self, id: OperationId, settle: Duration) -> bool {
+        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&id).unwrap_or(&self.began);
+        self.ports.clock.monotonic() >= ended.saturating_add(settle)
+    }
+
+    pub(super) fn forget_end(&self, id: OperationId) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// The lead of an operation: as an operator corrected it, else read from the logged bytes.
+    pub fn lead(&self, operation: &Operation, delivery: Option<&StoredDelivery>, edited: Option<&Lead>) -> Result<Lead, String> {
+        if let Some(lead) = edited {
+            return Ok(lead.clone());
+        }
+        let source = self.sources.get(&operation.source).ok_or("the source is not configured any more")?;
+        let delivery = delivery.ok_or("the delivery is not in the log")?;
+        let body = delivery.body.clone().ok_or("the payload was erased")?;
+        let headers = delivery.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
+        let request = Request { method: delivery.method.clone(), query: String::new(), headers, body };
+        guarded(|| source.lead(&request, usize::from(operation.event_index)))?
+    }
+
+    /// What the connector is told about an operation.
+    pub(super) fn order(&self, operation: &Operation, work: &Work, lead: Lead) -> Order {
+        Order {
+            operation_id: operation.id,
+            crm_key: operation.crm_key(),
+            source: operation.source.clone(),
+            lead,
+            received_at: operation.received_at,
+            step: usize::from(operation.step),
+            earlier: work.steps.iter().map(|(_, id)| id.clone()).collect(),
+            first_sent_at: work.first_sent_at,
+        }
+    }
+
+    /// Writes a result, again and again while the store is away: an answer of the CRM is never dropped for that. After five
+    /// minutes the lease expires and a look-up finds it.
+    pub(super) async fn store_result(&self, update: Update) -> Result<Updated, StoreError> {
+        let mut wait = Duration::from_millis(100);
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.ports.store.update(update.clone()).await {
+                Err(error @ (StoreError::Busy | StoreError::Unavailable(_))) if waited < Duration::from_secs(300) => {
+                    tracing::warn!(
+                        operation_id = %update.before.id,
+                        crm_id = update.after.crm_id.as_ref().map(crate::operation::CrmId::as_str),
+                        state = update.after.state().as_str(),
+                        %error,
+                        "a result waits for the store"
+                    );
+                    self.ports.pause.pause(wait).await;
+                    waited += wait;
+                    wait = (wait * 2).min(Duration::from_secs(5));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// What a failed call means for its destination, beyond the one lead.
+    pub(super) async fn heed(&self, operation: &Operation, failure: &Failure, settings: &Settings) -> Result<(), StoreError> {
+        let name = operation.destination.clone();
+        match failure.class {
+            FailureClass::Account => {
+                let epoch = Some(operation.series_epoch);
+                let text = format!("{name} is suspended: {}", failure.message);
+                if self.ports.store.suspend(name.clone(), epoch, failure.message.clone(), None, self.now()).await? {
+                    tracing::error!(destination = %name, reason = failure.message, "destination suspended; its leads wait for resume");
+                    self.ports.store.open_incident(format!("destination_suspended:{name}"), text, self.now()).await?;
+                }
+            }
+            FailureClass::Throttled => {
+                let wait = failure.retry_after.unwrap_or(settings.retry.initial_interval).min(settings.retry.max_elapsed);
+                tracing::warn!(destination = %name, wait_ms = wait.as_millis(), "the CRM's rate limit: the destination slows down");
+                self.ports.store.throttle(name, self.now().plus(wait)).await?;
+            }
+            FailureClass::Rejected | FailureClass::Duplicate => {
+                // The account answered about the lead: it works.
+                self.ports.store.probe_passed(name).await?;
+            }
+            FailureClass::NotSent | FailureClass::NotExecuted | FailureClass::Uncertain => {}
+        }
+        Ok(())
+    }
+}
+
+/// Runs foreign or lead-driven code; a panic becomes a message (case C40: one bad lead must not kill the worker).
+pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|_| "the program failed on this lead (a panic); please report it".to_owned())
+}

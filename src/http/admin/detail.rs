@@ -1,0 +1,283 @@
+//! `GET /v1/admin/operations/{id}`: everything about one operation.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Serialize;
+
+use super::super::problem::{Kind, Problem};
+use super::super::state::Shared;
+use super::super::view::OperationView;
+use crate::clock::At;
+use crate::operation::id::hex;
+use crate::operation::{Lead, OperationId, Status};
+use crate::store::{Audit, StoredAttempt, StoredDelivery, StoredTransition, Story, Verdict};
+
+/// Of a longer body only the beginning is shown.
+const SHOWN: usize = 64 * 1024;
+
+/// The handler.
+pub(super) async fn handle(request: HttpRequest, shared: web::Data<Shared>) -> Result<HttpResponse, Problem> {
+    let unknown = || Problem::new(Kind::NotFound, "there is no operation of that id");
+    let id = request.match_info().get("id").and_then(|id| id.parse::<OperationId>().ok()).ok_or_else(unknown)?;
+    let story = shared.store.story(id).await?.ok_or_else(unknown)?;
+    let detail = Detail::of(&story, shared.desk.lead_of(&story), shared.desk.link(&story.operation));
+    Ok(HttpResponse::Ok().insert_header(("etag", format!("\"{}\"", story.operation.version))).json(detail))
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    #[serde(flatten)]
+    operation: OperationView<'a>,
+    /// Where people find the entity in the CRM.
+    link: Option<String>,
+    /// When the next attempt or look-up may start.
+    next_at: Option<String>,
+    /// What is known of a second entity, or of several candidates.
+    other_crm_ids: Vec<&'a str>,
+    lead: Option<Lead>,
+    lead_edited: bool,
+    payload_erased_at: Option<String>,
+    deliveries: Vec<Delivery<'a>>,
+    attempt_log: Vec<Attempt<'a>>,
+    transitions: Vec<Transition<'a>>,
+    audit: Vec<AuditView<'a>>,
+    conflicts_with: Option<OperationId>,
+    related: &'a [OperationId],
+}
+
+impl<'a> Detail<'a> {
+    fn of(story: &'a Story, lead: Option<Lead>, link: Option<String>) -> Self {
+        let operation = &story.operation;
+        let next_at = match &operation.status {
+            Status::Received { next_attempt_at: at, .. } | Status::Reconciling { next_lookup_at: at, .. } => Some(*at),
+            Status::Claimed { .. }
+            | Status::Calling { .. }
+            | Status::Completed { .. }
+            | Status::FailedTerminal { .. }
+            | Status::NeedsReview { .. } => None,
+        };
+        Self {
+            operation: operation.into(),
+            link,
+            next_at: next_at.map(At::rfc3339),
+            other_crm_ids: operation.other_crm_ids.as_deref().map(|ids| ids.split(',').collect()).unwrap_or_default(),
+            lead,
+            lead_edited: story.edited_lead.is_some(),
+            payload_erased_at: operation.payload_erased_at.map(At::rfc3339),
+            deliveries: story.deliveries.iter().map(Delivery::of).collect(),
+            attempt_log: story.attempts.iter().map(Attempt::of).collect(),
+            transitions: story.transitions.iter().map(Transition::of).collect(),
+            audit: story.audit.iter().map(AuditView::of).collect(),
+            conflicts_with: operation.conflicts_with,
+            related: &story.conflicts,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Delivery<'a> {
+    id: uuid::Uuid,
+    event_index: u16,
+    verdict: Verdict,
+    received_at: String,
+    method: &'a str,
+    headers: &'a [(String, String)],
+    body: Option<String>,
+    body_encoding: &'static str,
+    body_truncated: bool,
+    body_size: Option<usize>,
+    body_sha256: String,
+    note: Option<&'a str>,
+}
+
+impl<'a> Delivery<'a> {
+    fn of(stored: &'a StoredDelivery) -> Self {
+        let body = stored.body.as_deref();
+        let shown = body.map(|body| body.get(..SHOWN).unwrap_or(body));
+        let text = shown.and_then(as_text);
+        let body_encoding = if shown.is_some() && text.is_none() { "base64" } else { "utf-8" };
+        Self {
+            id: stored.id,
+            event_index: stored.event_index,
+            verdict: stored.verdict,
+            received_at: stored.received_at.rfc3339(),
+            method: &stored.method,
+            headers: &stored.headers,
+            body: text.map(str::to_owned).or_else(|| shown.map(|bytes| BASE64_STANDARD.encode(bytes))),
+            body_encoding,
+            body_truncated: body.is_some_and(|body| body.len() > SHOWN),
+            body_size: body.map(<[u8]>::len),
+            body_sha256: hex(&stored.body_sha256),
+            note: stored.note.as_deref(),
+        }
+    }
+}
+
+/// The bytes as text; a letter that the cut of the shown part went through is left out.
+fn as_text(bytes: &[u8]) -> Option<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() && bytes.len() == SHOWN => {
+            bytes.get(..error.valid_up_to()).and_then(|whole| std::str::from_utf8(whole).ok())
+        }
+        Err(_) => None,
+    }
+}
+
+#[derive(Serialize)]
+struct Attempt<'a> {
+    id: uuid::Uuid,
+    call: &'a str,
+    number: u32,
+    step: u16,
+    epoch: i64,
+    licence: Option<&'a str>,
+    started_at: String,
+    ended_at: Option<String>,
+    class: Option<&'a str>,
+    status: Option<u16>,
+    excerpt: Option<&'a str>,
+    decision: Option<&'a str>,
+    mapping_version: &'a str,
+    request: Option<&'a str>,
+}
+
+impl<'a> Attempt<'a> {
+    fn of(stored: &'a StoredAttempt) -> Self {
+        Self {
+            id: stored.id,
+            call: &stored.call,
+            number: stored.number,
+            step: stored.step,
+            epoch: stored.epoch,
+            licence: stored.licence.as_deref(),
+            started_at: stored.started_at.rfc3339(),
+            ended_at: stored.ended_at.map(At::rfc3339),
+            class: stored.class.as_deref(),
+            status: stored.status,
+            excerpt: stored.excerpt.as_deref(),
+            decision: stored.decision.as_deref(),
+            mapping_version: &stored.mapping_version,
+            request: stored.request.as_deref(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Transition<'a> {
+    version: i64,
+    from: Option<&'a str>,
+    to: &'a str,
+    reason: Option<&'a str>,
+    event: &'a str,
+    at: String,
+}
+
+impl<'a> Transition<'a> {
+    fn of(stored: &'a StoredTransition) -> Self {
+        Self {
+            version: stored.version,
+            from: stored.from.as_deref(),
+            to: &stored.to,
+            reason: stored.reason.as_deref(),
+            event: &stored.event,
+            at: stored.at.rfc3339(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct AuditView<'a> {
+    actor: &'a str,
+    at: String,
+    action: &'a str,
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+    note: Option<&'a str>,
+}
+
+impl<'a> AuditView<'a> {
+    fn of(audit: &'a Audit) -> Self {
+        Self {
+            actor: &audit.actor,
+            at: audit.at.rfc3339(),
+            action: &audit.action,
+            from: audit.from.as_deref(),
+            to: audit.to.as_deref(),
+            note: audit.note.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::view::samples;
+    use super::*;
+
+    fn delivery(body: Option<Vec<u8>>) -> StoredDelivery {
+        StoredDelivery {
+            id: uuid::Uuid::nil(),
+            event_index: 0,
+            source: "site".parse().expect("a name"),
+            operation_id: None,
+            verdict: Verdict::New,
+            received_at: At::from_seconds(1_796_119_200),
+            method: "POST".into(),
+            headers: vec![("content-type".into(), "application/json".into())],
+            body,
+            body_sha256: vec![0xab; 32],
+            note: None,
+        }
+    }
+
+    #[test]
+    fn the_detail_has_the_status_body_and_the_members_of_the_contract() {
+        let story = Story {
+            operation: samples::completed(),
+            deliveries: vec![delivery(Some(b"{}".to_vec()))],
+            attempts: vec![],
+            transitions: vec![],
+            audit: vec![Audit {
+                actor: "anna".into(),
+                at: At::from_seconds(1_796_119_200),
+                action: "complete".into(),
+                operation_id: None,
+                subject: None,
+                from: Some("needs_review".into()),
+                to: Some("completed".into()),
+                note: None,
+            }],
+            edited_lead: None,
+            conflicts: vec![],
+        };
+        let detail = Detail::of(&story, Some(Lead::default()), Some("https://crm.example/4512".into()));
+        let json = serde_json::to_value(detail).expect("json");
+        for member in ["operation_id", "crm_id", "version", "lead", "deliveries", "attempt_log", "audit", "related"] {
+            assert!(json.get(member).is_some_and(|value| !value.is_null()), "{member}");
+        }
+        assert_eq!(json.get("conflicts_with"), Some(&serde_json::Value::Null));
+        assert_eq!(json["audit"][0]["at"], "2026-12-01T10:00:00.000Z");
+        assert_eq!(json["deliveries"][0]["body"], "{}");
+    }
+
+    #[test]
+    fn a_body_is_shown_as_text_where_it_is_text_and_else_in_base64() {
+        let shown = |body: Vec<u8>| {
+            let stored = delivery(Some(body));
+            let view = Delivery::of(&stored);
+            (view.body.unwrap_or_default().len(), view.body_encoding, view.body_truncated)
+        };
+        assert_eq!(shown("имя".into()), (6, "utf-8", false));
+        assert_eq!(shown(vec![0xff, 0xfe]), (4, "base64", false));
+        // The cut goes through a letter of two bytes.
+        let long = format!("x{}", "я".repeat(SHOWN));
+        assert_eq!(shown(long.into_bytes()), (SHOWN - 1, "utf-8", true));
+    }
+
+    #[test]
+    fn an_erased_body_is_null() {
+        let stored = delivery(None);
+        assert!(Delivery::of(&stored).body.is_none());
+    }
+}

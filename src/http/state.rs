@@ -1,0 +1,107 @@
+//! What all handlers share: made once at start by the application.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::desk::Desk;
+use super::limiter::Limiter;
+use super::public::delivery;
+use crate::clock::{Clock, Entropy};
+use crate::intake;
+use crate::operation::SourceName;
+use crate::store::{Rehash, Store};
+use crate::telemetry::Metrics;
+
+/// What all handlers share.
+pub struct Shared {
+    /// The store.
+    pub store: Store,
+    /// The configured sources by name.
+    pub sources: HashMap<SourceName, Arc<Inbound>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for ids.
+    pub entropy: Arc<dyn Entropy>,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// Operators' decisions.
+    pub desk: Arc<dyn Desk>,
+    /// How contacts are brought to the form that the search index knows.
+    pub normalisers: Normalisers,
+    /// Settings.
+    pub settings: Settings,
+}
+
+/// Settings of this room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The address under which the world knows us, for `Location`.
+    pub public_url: String,
+    /// How long keys are remembered: an unknown key of an older event goes to review (contract 4.1 rule 8).
+    pub tombstone: Duration,
+    /// Time for a whole body.
+    pub body_deadline: Duration,
+    /// Time for the store to commit before the sender is told to come again.
+    pub commit_deadline: Duration,
+    /// Time for open requests when the server stops.
+    pub stop_within: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            public_url: "http://127.0.0.1:8080".into(),
+            tombstone: Duration::from_secs(400 * 86_400),
+            body_deadline: Duration::from_secs(30),
+            commit_deadline: Duration::from_secs(2),
+            stop_within: Duration::from_secs(12),
+        }
+    }
+}
+
+impl Settings {
+    /// The address of an operation's status.
+    pub(crate) fn status_url(&self, id: crate::operation::OperationId) -> String {
+        format!("{}/v1/operations/{id}", self.public_url.trim_end_matches('/'))
+    }
+}
+
+/// Brings a phone number or an e-mail address in any spelling to its normal form; `None` where it is not one.
+#[derive(Clone, Copy)]
+pub struct Normalisers {
+    /// A phone number, with the region of numbers without a country code.
+    pub phone: fn(&str, Option<&str>) -> Option<String>,
+    /// An e-mail address.
+    pub email: fn(&str) -> Option<String>,
+}
+
+/// A configured source as intake uses it.
+pub struct Inbound {
+    /// Its settings.
+    pub settings: intake::Settings,
+    /// Its kind's code.
+    pub source: Arc<dyn intake::Source>,
+    /// Its inbound limit.
+    pub limiter: Option<Limiter>,
+    /// How the store compares content hashed under an older rule.
+    pub(crate) rehash: Rehash,
+    /// SHA-256 of its bearer token, to be compared in constant time.
+    pub(crate) token_sha256: Option<[u8; 32]>,
+}
+
+impl Inbound {
+    /// Puts a source together.
+    pub fn new(settings: intake::Settings, source: Arc<dyn intake::Source>) -> Self {
+        let reader = Arc::clone(&source);
+        Self {
+            limiter: settings.rate_per_second.map(Limiter::new),
+            rehash: Arc::new(move |stored, index| reader.rehash(&delivery::stored_request(stored)?, index)),
+            token_sha256: settings.token.as_ref().map(|token| Sha256::digest(token.as_bytes()).into()),
+            settings,
+            source,
+        }
+    }
+}
