@@ -3,9 +3,10 @@
 // Events on the form: leadonce:done, leadonce:failed; preventDefault() keeps the script from what it would do next.
 (() => {
   const FIELD = '_submission_id', TRIES = 6, memory = {}, busy = new WeakSet();
-  // Where sessionStorage is switched off the id lives as long as the page.
+  // Kept in sessionStorage until success, and in the page for two minutes more: pressing again is no new enquiry.
   const load = k => { try { return JSON.parse(sessionStorage[k]); } catch { return memory[k]; } };
-  const save = (k, v) => { memory[k] = v; try { v ? sessionStorage[k] = JSON.stringify(v) : delete sessionStorage[k]; } catch {} };
+  const save = (k, v) => { memory[k] = v; try { sessionStorage[k] = JSON.stringify(v); } catch {} };
+  const done = k => { try { delete sessionStorage[k]; } catch {} memory[k].end = Date.now() + 12e4; };
   const hex = n => n.toString(16).padStart(2, '0');
   const uuid7 = () => {
     const b = crypto.getRandomValues(new Uint8Array(10));
@@ -24,7 +25,7 @@
       try { r = await fetch(action, { method: 'POST', body, credentials: 'omit' }); } catch { r = null; }
       if (r && r.status != 429 && r.status != 503 || tried == TRIES) return r;
       const told = r && r.headers.get('Retry-After') * 1e3 || 0, own = 2 ** tried * (400 + Math.random() * 200);
-      await new Promise(done => setTimeout(done, Math.min(Math.max(told, own), 3e4)));
+      await new Promise(next => setTimeout(next, Math.min(Math.max(told, own), 3e4)));
     }
   };
 
@@ -36,16 +37,16 @@
     const key = ['leadonce', location.pathname, action, [...document.forms].indexOf(form)].join(' ');
     const now = sum(JSON.stringify(fields.filter(([n]) => !skip.includes(n)).map(([n, v]) => isFile(v) ? [n, v.name, v.size, v.lastModified] : [n, v])));
     // The same content keeps its id, after a reload too; changed content is another submission.
-    const last = load(key), id = last && last.now == now ? last.id : uuid7();
+    const last = load(key), id = last && last.now == now && !(last.end < Date.now()) ? last.id : uuid7();
     save(key, { now, id });
     fields.push([FIELD, id]);
     const body = fields.some(([, v]) => isFile(v)) ? new FormData() : new URLSearchParams();
     fields.forEach(([n, v]) => body.append(n, v));
     const r = await send(action, body);
     if (r && r.ok) {
-      save(key);
+      done(key);
       const answer = await r.json().catch(() => ({})), to = thanks || answer.thank_you_url;
-      if (tell(form, 'done', answer)) to && new URL(to, location).protocol.startsWith('http') ? location = to : form.reset();
+      if (tell(form, 'done', answer) && to && new URL(to, location).protocol.startsWith('http')) location = to;
     } else if (tell(form, 'failed', { status: r ? r.status : 0 })) {
       // The last resort is the form's own way, with the same id: had a try arrived unseen, this is its replay.
       const field = form.querySelector(`[name=${FIELD}]`) || form.appendChild(document.createElement('input'));
