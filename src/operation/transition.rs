@@ -378,6 +378,9 @@ fn confirmed(
 fn failed(next: &mut Operation, failure: &Failure, decision: Decision, ended_at: At, at: At) -> Result<(), Refused> {
     use FailureClass as Class;
     next.last_error = Some(failure.message.clone());
+    if failure.class == Class::Uncertain && failure.crm_id.is_some() {
+        next.other_crm_ids = failure.crm_id.as_ref().map(|id| id.as_str().to_owned());
+    }
     // Contract 4.1 rule 5: what never reached the CRM's own work does not use up attempts.
     if matches!(failure.class, Class::NotExecuted | Class::Uncertain | Class::Duplicate) {
         next.counted += 1;
