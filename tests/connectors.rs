@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -157,8 +157,29 @@ fn every_kind_has_its_fixtures_and_all_fixtures_have_a_kind() {
     }
 }
 
+/// Everything that any library logs, at the lowest level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("the log").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test]
-async fn every_fixture_is_sent_and_read_as_expected() {
+async fn every_fixture_is_sent_and_read_as_expected_and_no_log_line_shows_a_secret() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::level_filters::LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .init();
     let transport = HttpTransport::new().expect("a transport");
     let mut wrong = Vec::new();
     for kind in folders(&root()) {
@@ -172,6 +193,9 @@ async fn every_fixture_is_sent_and_read_as_expected() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let log = String::from_utf8_lossy(&log.0.lock().expect("the log")).into_owned();
+    assert!(log.contains("127.0.0.1"), "the libraries' own lines are heard");
+    assert!(!log.contains(SECRET), "{}", log.lines().find(|line| line.contains(SECRET)).unwrap_or_default());
 }
 
 async fn play(

@@ -162,7 +162,9 @@ impl Mapping {
             }
         }
         if record != Record::Contact {
-            fields.text("title", "Title", TITLE, &self.title.render(&context)?);
+            let title = self.title.render(&context)?;
+            let title: Vec<&str> = title.split_whitespace().collect();
+            fields.text("title", "Title", TITLE, &title.join(" "));
             fields.option("stageId", self.stage_id.as_ref());
             let utm = &order.lead.utm;
             for (name, label, text) in [
