@@ -14,11 +14,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where alerts go besides the log.
 #[derive(Clone)]
-pub struct Channel {
+pub(super) struct Channel {
     /// Address of the receiver.
-    pub url: String,
+    pub(super) url: String,
     /// Secret of the signature (Standard Webhooks), if one is set.
-    pub secret: Option<String>,
+    pub(super) secret: Option<String>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -29,20 +29,20 @@ impl std::fmt::Debug for Channel {
 
 /// Tells incidents.
 #[derive(Debug, Clone)]
-pub struct Alerts {
+pub(super) struct Alerts {
     /// Where incidents lie.
-    pub store: Store,
+    pub(super) store: Store,
     /// The way out.
-    pub transport: Arc<dyn Transport>,
+    pub(super) transport: Arc<dyn Transport>,
     /// Time.
-    pub clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     /// Where to, besides the log.
-    pub channel: Option<Channel>,
+    pub(super) channel: Option<Channel>,
 }
 
 impl Alerts {
     /// Tells what is not told yet. An error of the channel is logged and tried again at the next call.
-    pub async fn tell(&self) -> Result<(), StoreError> {
+    pub(super) async fn tell(&self) -> Result<(), StoreError> {
         for incident in self.store.incidents().await? {
             if !incident.told_start {
                 tracing::error!(incident = incident.key, "incident: {}", incident.text);
@@ -63,7 +63,7 @@ impl Alerts {
     }
 
     /// Tells an incident that no store can keep: the store itself cannot be written.
-    pub async fn tell_unstored(&self, key: &str, text: &str, phase: &str) {
+    pub(super) async fn tell_unstored(&self, key: &str, text: &str, phase: &str) {
         tracing::error!(incident = key, phase, "incident: {text}");
         let now = self.clock.now();
         let incident = Incident {

@@ -20,17 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One row of the pilot table and how it went.
 #[derive(Debug, serde::Serialize)]
-pub struct Row {
+pub(super) struct Row {
     /// What is played.
-    pub scenario: &'static str,
+    pub(super) scenario: &'static str,
     /// What must come of it.
-    pub expected: &'static str,
+    pub(super) expected: &'static str,
     /// What was seen instead, where it failed.
-    pub fault: Option<String>,
+    pub(super) fault: Option<String>,
 }
 
 /// Plays all rows. An error means that the drill itself could not be set up.
-pub async fn run(program: &Path) -> Result<Vec<Row>> {
+pub(super) async fn run(program: &Path) -> Result<Vec<Row>> {
     let mut bench = Bench::set_up(program).await?;
     let mut rows = Vec::new();
     macro_rules! play {

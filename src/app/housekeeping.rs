@@ -19,31 +19,31 @@ const STEP: usize = 200;
 
 /// How long payloads and tombstones are kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Retention {
+pub(super) struct Retention {
     /// Raw bodies, leads and excerpts.
-    pub payload: Duration,
+    pub(super) payload: Duration,
     /// The operation itself.
-    pub tombstone: Duration,
+    pub(super) tombstone: Duration,
 }
 
 /// What housekeeping needs.
 #[derive(Debug, Clone)]
-pub struct Housekeeping {
+pub(super) struct Housekeeping {
     /// The store.
-    pub store: Store,
+    pub(super) store: Store,
     /// For reading leads.
-    pub engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     /// Where figures go.
-    pub metrics: Metrics,
+    pub(super) metrics: Metrics,
     /// Time.
-    pub clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     /// What to keep.
-    pub retention: Retention,
+    pub(super) retention: Retention,
 }
 
 impl Housekeeping {
     /// Counts, and opens and closes the incidents that follow from the counts.
-    pub async fn count(&self) -> Result<(), StoreError> {
+    pub(super) async fn count(&self) -> Result<(), StoreError> {
         let census = self.store.census().await?;
         let destinations = self.store.destinations().await?;
         self.show(&census, &destinations);
@@ -96,7 +96,7 @@ impl Housekeeping {
     }
 
     /// The two audits of the ledger.
-    pub async fn audit(&self) -> Result<(), StoreError> {
+    pub(super) async fn audit(&self) -> Result<(), StoreError> {
         let (unexplained, unaccounted) = (self.store.unexplained().await?, self.store.unaccounted().await?);
         if unexplained != 0 || unaccounted != 0 {
             tracing::error!(unexplained, unaccounted, "the ledger does not add up");
@@ -106,7 +106,7 @@ impl Housekeeping {
     }
 
     /// Fills the index for the search by phone or e-mail; whether there is more.
-    pub async fn index(&self) -> Result<bool, StoreError> {
+    pub(super) async fn index(&self) -> Result<bool, StoreError> {
         let before = self.clock.now().minus(INDEX_LAG);
         let operations = self.store.unindexed(before, STEP).await?;
         let more = operations.len() == STEP;
@@ -123,7 +123,7 @@ impl Housekeeping {
     }
 
     /// One small step of retention; whether there is more.
-    pub async fn purge(&self) -> Result<bool, StoreError> {
+    pub(super) async fn purge(&self) -> Result<bool, StoreError> {
         let now = self.clock.now();
         let (payload, tombstone) = (now.minus(self.retention.payload), now.minus(self.retention.tombstone));
         let purged = self.store.purge(payload, tombstone, STEP, false).await?;

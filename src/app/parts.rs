@@ -12,7 +12,7 @@ use crate::operation::DestinationName;
 use crate::{crm, intake};
 
 /// Reads and checks a configuration file, the kinds' own keys included.
-pub fn load(path: &Path) -> Result<Config, Faults> {
+pub(super) fn load(path: &Path) -> Result<Config, Faults> {
     let crms: Vec<&str> = crm::registry::kinds().collect();
     let sources: Vec<&str> = intake::registry::kinds().collect();
     let kinds = Kinds {

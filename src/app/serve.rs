@@ -28,6 +28,8 @@ use crate::telemetry::Metrics;
 const COUNT_EVERY: Duration = Duration::from_secs(2);
 /// How often the ledger is audited and retention looks for work.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
+/// How often the length of SQLite's write-ahead log is looked at.
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(200);
 /// Time beyond the longest call in which open calls may be answered and written down when stopping.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 
@@ -42,7 +44,7 @@ impl Pause for SystemPause {
 }
 
 /// A gateway that is bound and ready to run.
-pub struct Application {
+pub(super) struct Application {
     port: u16,
     server: actix_web::dev::Server,
     engine: Arc<Engine>,
@@ -54,7 +56,7 @@ pub struct Application {
 
 impl Application {
     /// Opens the store, checks that nothing open is missing from the configuration, and binds the address.
-    pub async fn build(config: Config) -> Result<Self> {
+    pub(super) async fn build(config: Config) -> Result<Self> {
         let parts = Parts::from(&config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
@@ -120,12 +122,12 @@ impl Application {
     }
 
     /// The bound port.
-    pub const fn port(&self) -> u16 {
+    pub(super) const fn port(&self) -> u16 {
         self.port
     }
 
     /// Runs until `stop` comes, then stops intake, finishes or hands over what is open, within a bound.
-    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
+    pub(super) async fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
         let Self { server, engine, housekeeping, alerts, writer, stop_bound, .. } = self;
         let store = housekeeping.store.clone();
         let clock = Arc::clone(&housekeeping.clock);
@@ -140,6 +142,7 @@ impl Application {
         let chores = [
             tokio::spawn(count_loop(housekeeping.clone(), alerts)),
             tokio::spawn(audit_loop(housekeeping.clone())),
+            tokio::spawn(checkpoint_loop(store.clone())),
             tokio::spawn(index_loop(housekeeping)),
         ];
         let handle = server.handle();
@@ -239,6 +242,17 @@ async fn audit_loop(housekeeping: Housekeeping) {
     }
 }
 
+/// Copies SQLite's write-ahead log back off the writer, so that no commit waits for it; nothing to do on PostgreSQL.
+async fn checkpoint_loop(store: Store) {
+    loop {
+        tokio::time::sleep(CHECKPOINT_EVERY).await;
+        let store = store.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.checkpoint()).await {
+            tracing::warn!(%error, "no checkpoint could be made");
+        }
+    }
+}
+
 async fn index_loop(housekeeping: Housekeeping) {
     loop {
         let more = housekeeping.index().await.unwrap_or(false);
@@ -247,7 +261,7 @@ async fn index_loop(housekeeping: Housekeeping) {
 }
 
 /// Comes when the process is told to stop: SIGTERM or SIGINT.
-pub async fn signalled() {
+pub(super) async fn signalled() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
         return std::future::pending().await;

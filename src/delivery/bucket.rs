@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The budget of one destination on this node.
 #[derive(Debug, Clone)]
-pub struct Bucket {
+pub(super) struct Bucket {
     per_second: f64,
     burst: f64,
     tokens: f64,
@@ -13,13 +13,13 @@ pub struct Bucket {
 
 impl Bucket {
     /// A full bucket. `now` is monotonic time, as in every call.
-    pub fn new(per_second: f64, burst: u32, now: Duration) -> Self {
+    pub(super) fn new(per_second: f64, burst: u32, now: Duration) -> Self {
         let burst = f64::from(burst.max(1));
         Self { per_second, burst, tokens: burst, filled_at: now }
     }
 
     /// How many calls may start now.
-    pub fn available(&mut self, now: Duration) -> usize {
+    pub(super) fn available(&mut self, now: Duration) -> usize {
         let passed = now.saturating_sub(self.filled_at).as_secs_f64();
         self.tokens = (self.tokens + passed * self.per_second).min(self.burst);
         self.filled_at = self.filled_at.max(now);
@@ -31,7 +31,7 @@ impl Bucket {
     }
 
     /// Takes one token; `false` where there is none.
-    pub fn take(&mut self, now: Duration) -> bool {
+    pub(super) fn take(&mut self, now: Duration) -> bool {
         let any = self.available(now) > 0;
         if any {
             self.tokens -= 1.0;
@@ -40,12 +40,12 @@ impl Bucket {
     }
 
     /// Gives back a token whose call did not start.
-    pub fn put_back(&mut self) {
+    pub(super) fn put_back(&mut self) {
         self.tokens = (self.tokens + 1.0).min(self.burst);
     }
 
     /// How long until one call may start; zero where one may start now.
-    pub fn wait(&mut self, now: Duration) -> Duration {
+    pub(super) fn wait(&mut self, now: Duration) -> Duration {
         if self.available(now) > 0 {
             return Duration::ZERO;
         }

@@ -12,15 +12,15 @@ use crate::sandbox::{Running, Sandbox};
 
 /// A running demo: everything stops and vanishes when it is dropped.
 #[derive(Debug)]
-pub struct Demo {
+pub(super) struct Demo {
     /// The page with the form.
-    pub page: String,
+    pub(super) page: String,
     /// The gateway.
-    pub gateway: String,
+    pub(super) gateway: String,
     /// The sandbox CRM.
-    pub sandbox: String,
+    pub(super) sandbox: String,
     /// An operator's token.
-    pub token: String,
+    pub(super) token: String,
     parts: (Gateway, Running, Folder),
 }
 
@@ -35,7 +35,7 @@ struct Shared {
 
 impl Demo {
     /// Starts sandbox, gateway and page on loopback; `listen` is the page's address.
-    pub async fn start(program: &Path, listen: &str) -> Result<Self> {
+    pub(super) async fn start(program: &Path, listen: &str) -> Result<Self> {
         let folder = Folder::new(uuid_v7(SystemClock::default().now(), &SystemEntropy))?;
         let sandbox = Sandbox::start("127.0.0.1:0").await.context("the sandbox CRM")?;
         let file = folder.file("demo.toml");
@@ -63,7 +63,7 @@ impl Demo {
     }
 
     /// Where the gateway's log lies.
-    pub fn log(&self) -> std::path::PathBuf {
+    pub(super) fn log(&self) -> std::path::PathBuf {
         self.parts.2.file("demo.log")
     }
 }
