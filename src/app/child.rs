@@ -39,7 +39,8 @@ impl Gateway {
                     return Ok(url.trim().to_owned());
                 }
             }
-            Err(std::io::Error::other(format!("the gateway did not start; see {}", config.with_extension("log").display())))
+            let log = std::fs::read_to_string(config.with_extension("log")).unwrap_or_default();
+            Err(std::io::Error::other(format!("the gateway did not start:\n{log}")))
         };
         let url = tokio::time::timeout(Duration::from_secs(30), listening)
             .await

@@ -345,7 +345,7 @@ payload = "1s"
 
 [alerts]
 webhook_url = "{alert_url}"
-webhook_secret = "whsec_ZHJpbGwtZHJpbGwtZHJpbGwtZHJpbGw="
+webhook_secret = "whsec_bGVhZG9uY2UtZHJpbGwtc2lnbmluZy1zZWNyZXQtMDA="
 "#,
         store = folder.file("drill.db").display()
     )
