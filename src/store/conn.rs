@@ -117,7 +117,7 @@ pub(super) fn connect_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConn
     // busy_timeout comes first: with several processes starting at once, everything after it would fail by "locked".
     let pragmas = match purpose {
         Purpose::Writer => {
-            "PRAGMA busy_timeout=2000; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;
+            "PRAGMA busy_timeout=2000; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;
              PRAGMA cache_size=-65536; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0;"
         }
         Purpose::Reader => {
@@ -129,7 +129,26 @@ pub(super) fn connect_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConn
         Purpose::Checkpointer => "PRAGMA busy_timeout=2000; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;",
     };
     conn.batch_execute(pragmas).map_err(|e| unavailable(&e))?;
+    if purpose == Purpose::Writer {
+        switch_to_wal(&mut conn).map_err(|e| unavailable(&e))?;
+    }
     Ok(conn)
+}
+
+/// Switches a new file to the write-ahead log. Of several processes that make the switch at once SQLite turns some away without
+/// waiting, whatever the busy time-out; an immediate transaction does wait, until the others are done.
+fn switch_to_wal(conn: &mut SqliteConnection) -> QueryResult<()> {
+    const TRIES: usize = 50;
+    let mut outcome = Ok(());
+    for _ in 0..TRIES {
+        outcome = conn.batch_execute("PRAGMA journal_mode=WAL");
+        if outcome.is_ok() {
+            break;
+        }
+        // Its own failure says nothing new: the next switch does.
+        let _ = conn.batch_execute("BEGIN IMMEDIATE; ROLLBACK");
+    }
+    outcome
 }
 
 /// Refuses a SQLite library that is too old.

@@ -92,7 +92,7 @@ fn story(conn: &mut AnyConn, id: OperationId) -> Result<Option<Story>, Failure> 
     let key = id.to_string();
     let logged: Vec<DeliveryRow> = deliveries::table
         .filter(deliveries::operation_id.eq(&key))
-        .order((deliveries::delivery_id, deliveries::event_index))
+        .order((deliveries::received_at, deliveries::delivery_id, deliveries::event_index))
         .select(DeliveryRow::as_select())
         .load(conn)?;
     let deliveries = logged.into_iter().map(|row| reading::with_body(conn, row)).collect::<Result<_, _>>()?;

@@ -1,0 +1,13 @@
+//! The store's contract, run against SQLite and PostgreSQL.
+
+#[path = "../support/postgres.rs"]
+mod postgres;
+mod stage;
+
+mod admin;
+mod claims;
+mod failures;
+mod life;
+mod opening;
+mod retention;
+mod taking;
