@@ -162,7 +162,6 @@ fn refused(kind: &'static str, detail: String) -> Refused {
     Refused::Unauthorized { kind, detail }
 }
 
-/// The key behind `whsec_…`. The message never shows it.
 /// The signature of a message under Standard Webhooks (`v1,` and base64), for what we send ourselves; `None` where the secret
 /// is not one.
 pub fn sign_webhook(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> Option<String> {
@@ -173,6 +172,7 @@ pub fn sign_webhook(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> Opti
     Some(format!("v1,{}", BASE64.encode(mac.finalize().into_bytes())))
 }
 
+/// The key behind `whsec_…`. The message never shows it.
 fn signing_key(secret: &str) -> Result<Secret, &'static str> {
     let secret = secret.trim();
     if secret.starts_with("whpk_") || secret.starts_with("whsk_") {
