@@ -62,12 +62,39 @@ fn check_destination(destination: &Destination) -> Complaints {
 
 fn source_keys(kind: &str) -> Option<&'static [&'static str]> {
     match kind {
-        "form" => Some(&["resubmit_window", "honeypot", "tolerance"]),
-        "api" => Some(&["resubmit_window"]),
-        "standard-webhooks" => Some(&["tolerance"]),
+        "any" => Some(ALL_KEYS),
+        "form" => Some(FORM_KEYS),
+        "api" => Some(&["token", "key", "missing_key", "resubmit_window"]),
+        "standard-webhooks" => Some(&["secret", "secrets", "tolerance"]),
         _ => None,
     }
 }
+
+const ALL_KEYS: &[&str] = &[
+    "token",
+    "secret",
+    "secrets",
+    "allow_origins",
+    "thank_you_url",
+    "key",
+    "volatile",
+    "default_region",
+    "missing_key",
+    "resubmit_window",
+    "honeypot",
+    "tolerance",
+];
+
+const FORM_KEYS: &[&str] = &[
+    "allow_origins",
+    "thank_you_url",
+    "key",
+    "volatile",
+    "default_region",
+    "missing_key",
+    "resubmit_window",
+    "honeypot",
+];
 
 fn check_source(settings: &Settings) -> Complaints {
     let missing = settings.kind == "api" && settings.token.is_none();
@@ -87,7 +114,7 @@ fn parse(text: &str, env: &[(&str, &str)], files: &[(&str, &str)]) -> Result<Con
         crms: &["bitrix24", "http"],
         crm_defaults: &advice,
         check_destination: &check_destination,
-        sources: &["form", "api", "standard-webhooks"],
+        sources: &["form", "api", "standard-webhooks", "any"],
         source_keys: &source_keys,
         check_source: &check_source,
     };
@@ -382,7 +409,7 @@ fn each_fault_of_a_source_has_its_line_and_key() {
         ("name = 5", "source[0].name: must be a text in quotes, found 5"),
         (
             "kind = \"from\"",
-            "source[0].kind: must be one of form, api, standard-webhooks (did you mean \"form\"?), \
+            "source[0].kind: must be one of form, api, standard-webhooks, any (did you mean \"form\"?), \
           found \"from\"",
         ),
         ("kind = \"api\"", "source[0].token: is missing"),
@@ -445,7 +472,7 @@ fn each_fault_of_a_source_has_its_line_and_key() {
         ("alow_origins = []", "source[0].alow_origins: unknown key; did you mean \"allow_origins\"?"),
     ] {
         let key = wrong.split(' ').next().unwrap_or_default();
-        let rest = ["name = \"site\"", "kind = \"form\"", "destination = \"crm\""];
+        let rest = ["name = \"site\"", "kind = \"any\"", "destination = \"crm\""];
         let rest: Vec<&str> = rest.into_iter().filter(|line| !line.starts_with(key)).collect();
         let destination = "[[destination]]\nname = \"crm\"\nkind = \"http\"\ncreate.path = \"/\"";
         let text = format!("[[source]]\n{wrong}\n{}\n{destination}", rest.join("\n"));
@@ -456,11 +483,12 @@ fn each_fault_of_a_source_has_its_line_and_key() {
 }
 
 #[test]
-fn a_key_with_a_default_is_refused_where_the_kind_does_not_take_it() {
+fn a_key_is_refused_where_the_kind_does_not_take_it() {
     let source = "[[source]]\nname = \"api\"\nkind = \"api\"\ndestination = \"crm\"\ntoken = \"x\"";
     assert_eq!(
         faults(&format!("{RIGHT}\n{source}\nhoneypot = \"fax\"\ntolerance = \"1m\"\nresubmit_window = \"1m\"")),
-        ["line 17: source[1].honeypot: is not for kind api", "line 18: source[1].tolerance: is not for kind api"]
+        ["line 17: source[1].honeypot: is not for kind api", "line 18: source[1].tolerance: is not for kind api"],
+        "a key with a default too, which the kind cannot see in its settings"
     );
 }
 
@@ -717,7 +745,7 @@ fn the_effective_configuration_shows_every_value_and_no_secret() {
     }
     let literal = config::effective(&read(&format!(
         "store.url = \"postgres://gate:p4ss@db/x?sslpassword=s3cret\"\n{}token = \"t0ken\"\n",
-        RIGHT.replace(
+        RIGHT.replace("\"form\"", "\"any\"").replace(
             "webhook_url",
             "entity = { api_key = 1234, title = \"Hi\", more = [{ auth = \"s3cret\" }] }\nwebhook_url"
         )

@@ -347,7 +347,6 @@ impl Model {
         Verdict::Moves
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one event")]
     fn answered(
         &mut self,
         attempt: u32,
@@ -394,11 +393,12 @@ impl Model {
     fn confirmed(&mut self, id: &CrmId, step: u16, last_step: bool, unresolved: bool, at: At) -> Verdict {
         if !last_step {
             let open = matches!(self.phase, Phase::Received { .. } | Phase::Claimed { .. } | Phase::Review { .. });
-            if !unresolved && !(open && step == self.step && self.crm_id.is_none()) {
-                return Verdict::Evidence;
+            let due = open && step == self.step && self.crm_id.is_none();
+            if unresolved || due {
+                self.confirm(id, false, at);
+                return Verdict::Moves;
             }
-            self.confirm(id, false, at);
-            return Verdict::Moves;
+            return Verdict::Evidence;
         }
         match &self.crm_id {
             None => self.confirm(id, true, at),

@@ -97,15 +97,26 @@ impl Page<'_> {
         if !source.secrets.is_empty() {
             self.plain("secrets", &list(&vec![MASK; source.secrets.len()]));
         }
-        self.plain("allow_origins", &list(&source.allow_origins));
+        if !source.allow_origins.is_empty() {
+            self.plain("allow_origins", &list(&source.allow_origins));
+        }
         self.optional("thank_you_url", source.thank_you_url.as_deref());
         self.optional("key", source.key.as_deref());
-        self.plain("volatile", &list(&source.volatile));
+        if !source.volatile.is_empty() {
+            self.plain("volatile", &list(&source.volatile));
+        }
         self.optional("default_region", source.default_region.as_deref());
         self.optional("missing_key", source.missing_key.map(missing_key));
-        self.duration("resubmit_window", source.resubmit_window);
-        self.text("honeypot", &source.honeypot);
-        self.duration("tolerance", source.tolerance);
+        let taken = self.config.source_keys.get(n).copied().unwrap_or_default();
+        if taken.contains(&"resubmit_window") {
+            self.duration("resubmit_window", source.resubmit_window);
+        }
+        if taken.contains(&"honeypot") {
+            self.text("honeypot", &source.honeypot);
+        }
+        if taken.contains(&"tolerance") {
+            self.duration("tolerance", source.tolerance);
+        }
         self.duration("max_wait", source.max_wait);
         if let Some(rate) = source.rate_per_second {
             self.plain("rate_per_second", &rate.to_string());

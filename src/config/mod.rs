@@ -48,6 +48,8 @@ pub struct Config {
     pub alerts: Alerts,
     /// The operators' entrance.
     pub admin: Admin,
+    /// Which keys of their own the kinds of the sources take, in the order of `sources`.
+    source_keys: Vec<&'static [&'static str]>,
     /// The line of every key, by its full name.
     lines: BTreeMap<String, usize>,
     /// `env:NAME` or `file:PATH` of every text that came from there, by its key's full name.
@@ -199,6 +201,8 @@ pub fn parse(text: &str, outside: &Outside<'_>, kinds: &Kinds<'_>) -> Result<Con
     let max_body = server.as_ref().map_or(general::MAX_BODY, |server| server.max_body);
     let sources = source::read_all(&file, kinds, max_body);
 
+    let source_keys = sources.iter().map(|source| (kinds.source_keys)(&source.kind).unwrap_or_default()).collect();
+
     let faults = reader.finish(&root);
     let config = || {
         Some(Config {
@@ -209,6 +213,7 @@ pub fn parse(text: &str, outside: &Outside<'_>, kinds: &Kinds<'_>) -> Result<Con
             retention: retention?,
             alerts,
             admin,
+            source_keys,
             lines,
             origins,
         })
@@ -234,6 +239,16 @@ pub fn load(path: &Path, kinds: &Kinds<'_>) -> Result<Config, Faults> {
     let names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let outside = Outside { names: &names, variable: &variable, file: &|file| read_secret(&folder.join(file)) };
     parse(&text, &outside, kinds)
+}
+
+/// A folder for what need not last: the demo's and the drill's files.
+pub fn temporary_folder() -> std::path::PathBuf {
+    std::env::temp_dir()
+}
+
+/// The program's own file, for commands that start a gateway of their own.
+pub fn program() -> std::io::Result<std::path::PathBuf> {
+    std::env::current_exe()
 }
 
 /// Which log lines are wanted, as `RUST_LOG` says; empty where it is silent.

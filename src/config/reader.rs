@@ -96,6 +96,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// The same table as if it had no keys.
+    pub(super) fn nothing(&self) -> Section<'a> {
+        Section { reader: self.reader, path: self.path.clone(), place: self.place.clone(), table: &[] }
+    }
+
     /// Takes an array of tables (`[[key]]`).
     pub(super) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
         let Some(node) = self.node(key) else { return Vec::new() };
@@ -173,7 +178,8 @@ impl<'a> Section<'a> {
             place = found.map_or(place, |node| &node.place);
             inside = found.and_then(Inside::of);
         }
-        if !self.reader.faults.borrow().iter().any(|fault| is_at_or_below(&fault.key, &path)) {
+        let told = !key.is_empty() && self.reader.faults.borrow().iter().any(|fault| is_at_or_below(&fault.key, &path));
+        if !told {
             self.reader.note(place.clone(), path, message.to_owned());
         }
     }

@@ -10,6 +10,22 @@ use crate::operation::{DestinationName, SourceName};
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Keys that only some kinds take; the others are every source's.
+const KEYS_OF_KINDS: [&str; 12] = [
+    "token",
+    "secret",
+    "secrets",
+    "allow_origins",
+    "thank_you_url",
+    "key",
+    "volatile",
+    "default_region",
+    "missing_key",
+    "resubmit_window",
+    "honeypot",
+    "tolerance",
+];
+
 /// Reads all sources; those with faults are left out. `max_body` is the server's limit, where a source has none of its own.
 pub(super) fn read_all(file: &Section<'_>, kinds: &Kinds<'_>, max_body: usize) -> Vec<Settings> {
     let sections = file.sections("source");
@@ -33,17 +49,27 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         section.fault("destination", &format!("there is no destination named \"{destination}\"{hint}"));
     }
     let positive = value::number("a number greater than 0", |number| number > 0.0);
-    let token = section.take_secret("token", value::text);
-    let secrets = secrets(section);
-    let allow_origins = section.list("allow_origins", value::origin);
-    let thank_you_url = section.take("thank_you_url", value::web_address);
-    let key = section.take("key", value::text);
-    let volatile = section.list("volatile", value::text);
-    let default_region = section.take("default_region", value::region);
-    let missing_key = section.take("missing_key", value::one_of(&["reject", "resubmit_window", "generate"]));
-    let resubmit_window = section.take("resubmit_window", value::duration_within(Duration::from_millis(1)..=WEEK));
-    let honeypot = section.take("honeypot", value::text);
-    let tolerance = section.take("tolerance", value::duration);
+    // A key that this kind does not take is refused here, and then read as if it were not there.
+    let taken = kind.as_deref().and_then(kinds.source_keys);
+    let takes = |key: &str| taken.is_none_or(|taken| taken.contains(&key));
+    for key in KEYS_OF_KINDS.into_iter().filter(|key| section.has(key) && !takes(key)) {
+        section.fault(key, &format!("is not for kind {}", kind.as_deref().unwrap_or_default()));
+    }
+    let nothing = section.nothing();
+    let of = |key: &str| if takes(key) { section } else { &nothing };
+    let token = of("token").take_secret("token", value::text);
+    let secrets = secrets(of("secrets"));
+    let allow_origins = of("allow_origins").list("allow_origins", value::origin);
+    let thank_you_url = of("thank_you_url").take("thank_you_url", value::web_address);
+    let key = of("key").take("key", value::text);
+    let volatile = of("volatile").list("volatile", value::text);
+    let default_region = of("default_region").take("default_region", value::region);
+    let missing_key = value::one_of(&["reject", "resubmit_window", "generate"]);
+    let missing_key = of("missing_key").take("missing_key", missing_key);
+    let window = value::duration_within(Duration::from_millis(1)..=WEEK);
+    let resubmit_window = of("resubmit_window").take("resubmit_window", window);
+    let honeypot = of("honeypot").take("honeypot", value::text);
+    let tolerance = of("tolerance").take("tolerance", value::duration);
     let max_wait = section.take("max_wait", value::duration_within(Duration::ZERO..=MINUTE));
     let rate_per_second = section.take("rate_per_second", positive);
     let own_max_body = section.take("max_body", general::max_body);
@@ -67,13 +93,6 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         rate_per_second,
         max_body: own_max_body.unwrap_or(max_body),
     };
-    let taken = (kinds.source_keys)(&settings.kind).unwrap_or_default();
-    for key in ["resubmit_window", "honeypot", "tolerance"] {
-        // These have a default, so that the kind cannot see in its settings whether they were written.
-        if section.has(key) && !taken.contains(&key) {
-            section.fault(key, &format!("is not for kind {}", settings.kind));
-        }
-    }
     for (key, message) in (kinds.check_source)(&settings) {
         let key = if key == "secret" && section.has("secrets") { "secrets" } else { &key };
         section.fault_below(key, &message);

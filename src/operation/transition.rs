@@ -211,14 +211,22 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
             if operation.crm_id.is_some() {
                 return Err(Refused::EntityExists);
             }
-            if let Status::NeedsReview { reason, send_ended_at } = &operation.status {
-                if matches!(reason, ReviewReason::DuplicateEntity | ReviewReason::AmbiguousMatch) {
-                    return Err(Refused::EntityExists);
+            let send_ended_at = match &operation.status {
+                Status::NeedsReview { reason, send_ended_at } => {
+                    if matches!(reason, ReviewReason::DuplicateEntity | ReviewReason::AmbiguousMatch) {
+                        return Err(Refused::EntityExists);
+                    }
+                    *send_ended_at
                 }
-                let earliest = send_ended_at.map(|ended| ended.plus(*settle));
-                if let Some(earliest) = earliest.filter(|earliest| at < *earliest) {
-                    return Err(Refused::NotBefore(earliest));
+                // A rejected case keeps no more than the time of its rejection; an uncertain send had ended by then.
+                Status::FailedTerminal { reason: FailReason::RejectedByOperator } if operation.attempts > 0 => {
+                    operation.finished_at
                 }
+                _ => None,
+            };
+            let earliest = send_ended_at.map(|ended| ended.plus(*settle));
+            if let Some(earliest) = earliest.filter(|earliest| at < *earliest) {
+                return Err(Refused::NotBefore(earliest));
             }
             begin_series(&mut next);
             next.finished_at = None;
@@ -378,6 +386,9 @@ fn confirmed(
 fn failed(next: &mut Operation, failure: &Failure, decision: Decision, ended_at: At, at: At) -> Result<(), Refused> {
     use FailureClass as Class;
     next.last_error = Some(failure.message.clone());
+    if failure.class == Class::Uncertain && failure.crm_id.is_some() {
+        next.other_crm_ids = failure.crm_id.as_ref().map(|id| id.as_str().to_owned());
+    }
     // Contract 4.1 rule 5: what never reached the CRM's own work does not use up attempts.
     if matches!(failure.class, Class::NotExecuted | Class::Uncertain | Class::Duplicate) {
         next.counted += 1;

@@ -321,28 +321,28 @@ fn a_look_up_that_finds_several_is_shown_to_a_person_with_all_ids() {
 #[test]
 fn an_empty_look_up_counts_only_when_begun_after_settle_on_both_clocks_and_trusted() {
     let at = NOW.plus(s(200));
-    let empty = |change: &dyn Fn(&mut At, &mut bool, &mut bool, &mut Option<At>)| {
+    let settled = NOW.plus(SETTLE);
+    let early = settled.minus(Duration::from_micros(1));
+    let retry = Some(NOW.plus(s(150)));
+    let empty = |begun: At, monotonic: bool, believed: bool, retry: Option<At>| {
         let mut event = found(&[]);
         if let Event::LookedUp { begun_at, settled_monotonic, trusted, retry_at, .. } = &mut event {
-            change(begun_at, settled_monotonic, trusted, retry_at);
+            (*begun_at, *settled_monotonic, *trusted, *retry_at) = (begun, monotonic, believed, retry);
         }
         after(&reconciling(), &event, at)
     };
-    let next = empty(&|_, _, _, _| ());
+    let next = empty(settled, true, true, retry);
     let waits = Status::Received { next_attempt_at: NOW.plus(s(150)), licence: Licence::LookupAbsent };
     assert_eq!((next.status, next.lookups), (waits, 1));
 
-    for next in [
-        empty(&|begun_at, _, _, _| *begun_at = begun_at.minus(Duration::from_micros(1))),
-        empty(&|_, monotonic, _, _| *monotonic = false),
-        empty(&|begun_at, _, trusted, _| (*begun_at, *trusted) = (NOW, false)),
-    ] {
+    for next in [empty(early, true, true, retry), empty(settled, false, true, retry), empty(early, true, false, retry)]
+    {
         assert!(matches!(next.status, Status::Reconciling { send_ended_at: NOW, since: NOW, .. }), "{:?}", next.status);
         assert_eq!(next.lookups, 1);
     }
-    let untrusted = empty(&|_, _, trusted, _| *trusted = false);
+    let untrusted = empty(settled, true, false, retry);
     assert_eq!(untrusted.status.reason(), Some("uncertain_outcome"));
-    let spent = empty(&|_, _, _, retry_at| *retry_at = None);
+    let spent = empty(settled, true, true, None);
     assert_eq!(spent.status.reason(), Some("attempts_exhausted"));
 }
 
