@@ -12,7 +12,8 @@ use super::registry::{Kind, volatile_paths};
 use super::secret::{Secret, any_equals};
 use super::{Answer, Event, MissingKey, NUL_NOTE, Received, Refused, Request, Settings, Source, bearer, normalise};
 use crate::clock::At;
-use crate::operation::canonical::{FieldPath, hash_json};
+use crate::operation::canonical::hash_json;
+use crate::operation::field::FieldPath;
 use crate::operation::json::Json;
 use crate::operation::{HashRule, Lead, PayloadHash};
 

@@ -14,7 +14,7 @@ use super::pairs::{Pair, first_text, hash, have_nul};
 use super::registry::{Kind, volatile_paths};
 use super::{Answer, Event, MissingKey, NUL_NOTE, Received, Refused, Request, Settings, Source, normalise};
 use crate::clock::At;
-use crate::operation::canonical::FieldPath;
+use crate::operation::field::FieldPath;
 use crate::operation::{HashRule, Lead, PayloadHash};
 
 /// The field in which `leadonce.js` sends the id of a submission.

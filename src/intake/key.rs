@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Key, MissingKey, Refused, Request, Settings};
-use crate::operation::canonical::FieldPath;
+use crate::operation::field::FieldPath;
 use crate::operation::id::LONGEST_KEY;
 use crate::operation::{KeyOrigin, SourceKey};
 

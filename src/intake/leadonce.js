@@ -3,10 +3,10 @@
 // Events on the form: leadonce:done, leadonce:failed; preventDefault() keeps the script from what it would do next.
 (() => {
   const FIELD = '_submission_id', TRIES = 6, memory = {}, busy = new WeakSet();
-  // Kept in sessionStorage until success, and in the page for two minutes more: pressing again is no new enquiry.
+  // An id is kept until success, and two minutes more: pressing again, or going back and pressing, is no new enquiry.
+  // Where sessionStorage is switched off it lives as long as the page.
   const load = k => { try { return JSON.parse(sessionStorage[k]); } catch { return memory[k]; } };
   const save = (k, v) => { memory[k] = v; try { sessionStorage[k] = JSON.stringify(v); } catch {} };
-  const done = k => { try { delete sessionStorage[k]; } catch {} memory[k].end = Date.now() + 12e4; };
   const hex = n => n.toString(16).padStart(2, '0');
   const uuid7 = () => {
     const b = crypto.getRandomValues(new Uint8Array(10));
@@ -44,7 +44,7 @@
     fields.forEach(([n, v]) => body.append(n, v));
     const r = await send(action, body);
     if (r && r.ok) {
-      done(key);
+      save(key, { now, id, end: Date.now() + 12e4 });
       const answer = await r.json().catch(() => ({})), to = thanks || answer.thank_you_url;
       if (tell(form, 'done', answer) && to && new URL(to, location).protocol.startsWith('http')) location = to;
     } else if (tell(form, 'failed', { status: r ? r.status : 0 })) {

@@ -125,10 +125,10 @@ fn tags_of_page(lead: &mut Lead, page: &str) {
             Some(Known::Utm(tag)) if take_utm => {
                 utm(lead, tag).get_or_insert_with(|| without_nul(&value));
             }
-            Some(Known::ClickId(id)) if CLICK_IDS.contains(&name.as_ref()) => {
-                if lead.click_ids.iter().all(|(known, _)| known != id) {
-                    lead.click_ids.push((id.to_owned(), without_nul(&value)));
-                }
+            Some(Known::ClickId(id))
+                if CLICK_IDS.contains(&name.as_ref()) && lead.click_ids.iter().all(|(known, _)| known != id) =>
+            {
+                lead.click_ids.push((id.to_owned(), without_nul(&value)));
             }
             _ => {}
         }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn nul_is_removed_and_names_are_otherwise_unchanged() {
-        let lead = lead_of(&[("name", "Anna 👩‍👩‍👧 \u{202e}evil\0"), ("x\0", "\0y"), ("phone", "\01")]);
+        let lead = lead_of(&[("name", "Anna 👩‍👩‍👧 \u{202e}evil\0"), ("x\0", "\0y"), ("phone", "\u{0}1")]);
         assert_eq!(lead.name.as_deref(), Some("Anna 👩‍👩‍👧 \u{202e}evil"));
         assert_eq!(lead.fields, [("x".to_owned(), "y".to_owned())]);
         assert_eq!(lead.phones.first().map(|p| p.text.as_str()), Some("1"));

@@ -8,7 +8,8 @@ use multer::bytes::Bytes;
 use super::body;
 use super::fault::{Fault, unreadable};
 use crate::operation::PayloadHash;
-use crate::operation::canonical::{FieldPath, FormValue, hash_form};
+use crate::operation::canonical::{FormValue, hash_form};
+use crate::operation::field::FieldPath;
 use crate::operation::json::Json;
 
 /// A form field.

@@ -7,15 +7,18 @@ use url::Url;
 
 use super::{Settings, Source, api, form, origin, standard_webhooks, telegram, tilda};
 use crate::operation::HashRule;
-use crate::operation::canonical::FieldPath;
+use crate::operation::field::FieldPath;
 
 /// A kind of source. Its name is part of configurations and stored data: it is never renamed.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// Keys of `[[source]]` that this kind takes beside [`COMMON_KEYS`].
     pub(super) takes: &'static [&'static str],
-    pub(super) build: fn(&Settings) -> Result<Arc<dyn Source>, Vec<String>>,
+    pub(super) build: fn(&Settings) -> Built,
 }
+
+/// A source, or every fault of its settings.
+pub(super) type Built = Result<Arc<dyn Source>, Vec<String>>;
 
 /// Keys of `[[source]]` that every kind takes.
 pub const COMMON_KEYS: [&str; 6] = ["name", "kind", "destination", "max_wait", "rate_per_second", "max_body"];

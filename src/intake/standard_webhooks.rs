@@ -21,7 +21,8 @@ use super::registry::{Kind, volatile_paths};
 use super::secret::Secret;
 use super::{Answer, Event, Key, NUL_NOTE, Received, Refused, Request, Settings, Source, moment, normalise};
 use crate::clock::At;
-use crate::operation::canonical::{FieldPath, hash_json};
+use crate::operation::canonical::hash_json;
+use crate::operation::field::FieldPath;
 use crate::operation::json::Json;
 use crate::operation::{HashRule, KeyOrigin, Lead, PayloadHash, SourceKey};
 
@@ -162,7 +163,6 @@ fn refused(kind: &'static str, detail: String) -> Refused {
     Refused::Unauthorized { kind, detail }
 }
 
-/// The key behind `whsec_…`. The message never shows it.
 /// The signature of a message under Standard Webhooks (`v1,` and base64), for what we send ourselves; `None` where the secret
 /// is not one.
 pub fn sign_webhook(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> Option<String> {
@@ -173,6 +173,7 @@ pub fn sign_webhook(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> Opti
     Some(format!("v1,{}", BASE64.encode(mac.finalize().into_bytes())))
 }
 
+/// The key behind `whsec_…`. The message never shows it.
 fn signing_key(secret: &str) -> Result<Secret, &'static str> {
     let secret = secret.trim();
     if secret.starts_with("whpk_") || secret.starts_with("whsk_") {

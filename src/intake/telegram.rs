@@ -15,7 +15,8 @@ use super::registry::{Kind, volatile_paths};
 use super::secret::{Secret, any_equals};
 use super::{Answer, Event, Key, NUL_NOTE, Received, Refused, Request, Settings, Source, moment, normalise, phone};
 use crate::clock::At;
-use crate::operation::canonical::{FieldPath, hash_json};
+use crate::operation::canonical::hash_json;
+use crate::operation::field::FieldPath;
 use crate::operation::json::Json;
 use crate::operation::{HashRule, KeyOrigin, Lead, PayloadHash, SourceKey};
 

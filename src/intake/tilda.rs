@@ -15,7 +15,7 @@ use super::registry::{Kind, volatile_paths};
 use super::secret::{Secret, any_equals};
 use super::{Answer, Event, MissingKey, NUL_NOTE, Received, Refused, Request, Settings, Source, bearer, normalise};
 use crate::clock::At;
-use crate::operation::canonical::FieldPath;
+use crate::operation::field::FieldPath;
 use crate::operation::{HashRule, Lead, PayloadHash};
 
 /// Tilda's id of the submission, the same at its two further tries.
@@ -100,10 +100,6 @@ impl Tilda {
         let note = note.or_else(|| have_nul(pairs).then(|| NUL_NOTE.to_owned()));
         Ok(Event { key, payload_hash: hash(pairs, &self.volatile), event_at: None, note })
     }
-
-    fn pairs<'o>(opened: &'o Opened<'_>) -> Result<Vec<Pair<'o>>, Fault> {
-        opened.pairs()
-    }
 }
 
 /// The call that Tilda makes when a webhook is added: nothing but `test=test`, perhaps with the key.
@@ -135,7 +131,7 @@ impl Source for Tilda {
         };
         // The key may be a field, so the body is read first, within its limits; a stranger learns nothing from that.
         let opened = Opened::open(request, self.max_body);
-        let pairs = opened.as_ref().map_err(Fault::clone).and_then(|opened| Self::pairs(opened));
+        let pairs = opened.as_ref().map_err(Fault::clone).and_then(Opened::pairs);
         let bears_key = self.verify(request, pairs.as_deref().unwrap_or_default())?;
         match pairs {
             Ok(pairs) if is_test(&pairs) => Ok(Received::Test),
@@ -148,7 +144,7 @@ impl Source for Tilda {
     fn lead(&self, request: &Request, index: usize) -> Result<Lead, String> {
         super::only_event(index)?;
         let opened = Opened::open(request, self.max_body).map_err(Fault::text)?;
-        let mut pairs = Self::pairs(&opened).map_err(Fault::text)?;
+        let mut pairs = opened.pairs().map_err(Fault::text)?;
         if self.token.is_some() {
             pairs.retain(|pair| !KEY_FIELDS.contains(&pair.name.as_ref()));
         }
@@ -162,12 +158,12 @@ impl Source for Tilda {
     fn rehash(&self, request: &Request, index: usize) -> Option<PayloadHash> {
         super::only_event(index).ok()?;
         let opened = Opened::open(request, self.max_body).ok()?;
-        Some(hash(&Self::pairs(&opened).ok()?, &self.volatile))
+        Some(hash(&opened.pairs().ok()?, &self.volatile))
     }
 
     fn events(&self, request: &Request) -> Result<Vec<Event>, String> {
         let opened = Opened::open(request, self.max_body).map_err(Fault::text)?;
-        let pairs = Self::pairs(&opened).map_err(Fault::text)?;
+        let pairs = opened.pairs().map_err(Fault::text)?;
         self.event(request, &pairs).map(|event| vec![event]).map_err(|refused| refused.to_string())
     }
 

@@ -5,6 +5,7 @@
 //! goes to, how it is stored, or what time it is: moments and random numbers are arguments.
 
 pub mod canonical;
+pub mod field;
 pub mod hash;
 pub mod id;
 pub mod json;

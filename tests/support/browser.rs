@@ -24,7 +24,9 @@ pub async fn start(javascript: bool) -> Option<Browser> {
         .spawn();
     let Ok(driver) = driver else {
         assert!(!super::strict(), "chromedriver is missing (Debian: chromium chromium-driver)");
-        eprintln!("SKIPPED: chromedriver was not found, so no test ran in a browser (Debian: chromium chromium-driver)");
+        eprintln!(
+            "SKIPPED: chromedriver was not found, so no test ran in a browser (Debian: chromium chromium-driver)"
+        );
         return None;
     };
     let profile = tempfile::tempdir().expect("a folder");
@@ -41,10 +43,11 @@ pub async fn start(javascript: bool) -> Option<Browser> {
     let capabilities = capabilities.as_object().cloned().expect("an object");
     let address = format!("http://127.0.0.1:{port}");
     for _ in 0..300 {
-        let connected = ClientBuilder::new(HttpConnector::new()).capabilities(capabilities.clone()).connect(&address).await;
+        let connected =
+            ClientBuilder::new(HttpConnector::new()).capabilities(capabilities.clone()).connect(&address).await;
         match connected {
             Ok(client) => return Some(Browser { client, driver, _profile: profile }),
-            Err(fantoccini::error::NewSessionError::Lost(_)) => {
+            Err(fantoccini::error::NewSessionError::Lost(_) | fantoccini::error::NewSessionError::FailedC(_)) => {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
             Err(error) => panic!("no browser session: {error}"),
