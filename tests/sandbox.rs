@@ -460,7 +460,7 @@ async fn a_list_with_a_mistake_changes_nothing_and_says_what_is_wrong() {
 }
 
 #[test]
-fn every_fault_reads_the_json_it_writes() {
+fn every_fault_reads_the_json_it_writes_and_is_described() {
     let kinds = [
         Kind::CommitThenHang {},
         Kind::CommitThenStatus { status: 504 },
@@ -484,6 +484,8 @@ fn every_fault_reads_the_json_it_writes() {
         Kind::Body { status: 200, body: "x".into() },
     ];
     for kind in kinds {
+        let row = format!("| `{}`", kind.name());
+        assert!(include_str!("../docs/SANDBOX.md").contains(&row), "{row} is missing in docs/SANDBOX.md");
         for fault in [Fault::on_create(kind.clone()), Fault::on_any(kind).times(7).commit(true)] {
             assert_eq!(Fault::from_json(fault.to_json()), Ok(fault));
         }

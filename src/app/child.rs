@@ -60,7 +60,7 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     /// A new folder below the system's temporary one.
     pub(super) fn new(id: uuid::Uuid) -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("leadonce-{id}"));
+        let path = crate::config::temporary_folder().join(format!("leadonce-{id}"));
         std::fs::create_dir(&path)?;
         Ok(Self(path))
     }

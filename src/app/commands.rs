@@ -247,7 +247,7 @@ async fn play(json: bool) -> Result<Exit> {
 }
 
 fn program() -> Result<std::path::PathBuf> {
-    std::env::current_exe().context("the program's own path")
+    config::program().context("the program's own path")
 }
 
 /// A result, on standard output; flushed, since others wait for it.

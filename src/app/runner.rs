@@ -13,6 +13,9 @@ use crate::store::Store;
 /// How often a destination looks for due work when nothing wakes it.
 const POLL: Duration = Duration::from_secs(1);
 
+/// The shortest time between two looks that nothing woke.
+const SOON: Duration = Duration::from_millis(50);
+
 /// Runs one destination until `stop` says so; comes back when its open calls are answered and written down.
 pub(super) async fn run(
     engine: Arc<Engine>,
@@ -74,8 +77,9 @@ async fn turn(engine: &Arc<Engine>, clock: &dyn Clock, name: &DestinationName, s
     if any {
         return Duration::ZERO;
     }
-    let due = taken.next_due.map_or(POLL, |due| due.since(clock.now()));
-    due.min(POLL).max(engine.rate_wait(name)).max(Duration::from_millis(5))
+    // What is due and was not given (a probe is out, the rate is used up) is worth a look soon, not at once.
+    let due = taken.next_due.map_or(POLL, |due| due.since(clock.now()).max(SOON));
+    due.min(POLL).max(engine.rate_wait(name))
 }
 
 enum Kind {

@@ -241,6 +241,16 @@ pub fn load(path: &Path, kinds: &Kinds<'_>) -> Result<Config, Faults> {
     parse(&text, &outside, kinds)
 }
 
+/// A folder for what need not last: the demo's and the drill's files.
+pub fn temporary_folder() -> std::path::PathBuf {
+    std::env::temp_dir()
+}
+
+/// The program's own file, for commands that start a gateway of their own.
+pub fn program() -> std::io::Result<std::path::PathBuf> {
+    std::env::current_exe()
+}
+
 /// Which log lines are wanted, as `RUST_LOG` says; empty where it is silent.
 pub fn log_filter() -> String {
     variable("RUST_LOG").unwrap_or_default()

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use self::address::Address;
 use self::errors::classify;
 use self::mapping::{Mapping, ORIGINATOR, Record};
-use super::failure::{complete, id_text, json as read_json, message_of};
+use super::failure::{complete, id_text, impersonal, json as read_json, message_of};
 use super::settings::{Faults, Table};
 use super::{Answer, Call, Connector, Defaults, Exchange, Order};
 use crate::clock::At;
@@ -79,9 +79,10 @@ impl Bitrix24 {
         }
     }
 
-    fn failure(&self, failure: Failure) -> Failure {
-        // A page or an error text may repeat the address that was called.
-        Failure { message: message_of(&self.address.scrub(&failure.message)), ..failure }
+    /// A page or an error text may repeat the address that was called, or what was sent.
+    fn failure(&self, order: &Order, failure: Failure) -> Failure {
+        let message = impersonal(&self.address.scrub(&failure.message), &order.lead);
+        Failure { message: message_of(&message), ..failure }
     }
 
     fn created(&self, order: &Order, exchange: &Exchange, now: At) -> Result<CrmId, Failure> {
@@ -138,7 +139,7 @@ impl Connector for Bitrix24 {
     fn read_create(&self, order: &Order, exchange: &Exchange, now: At) -> CreateOutcome {
         match self.created(order, exchange, now) {
             Ok(id) => CreateOutcome::Created(id),
-            Err(failure) => CreateOutcome::Failed(self.failure(failure)),
+            Err(failure) => CreateOutcome::Failed(self.failure(order, failure)),
         }
     }
 
@@ -167,7 +168,7 @@ impl Connector for Bitrix24 {
     fn read_look_up(&self, order: &Order, exchange: &Exchange, now: At) -> LookupOutcome {
         match self.found(order, exchange, now) {
             Ok(ids) => LookupOutcome::Found(ids),
-            Err(failure) => LookupOutcome::Failed(self.failure(failure)),
+            Err(failure) => LookupOutcome::Failed(self.failure(order, failure)),
         }
     }
 

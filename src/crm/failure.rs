@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Answer, Exchange, TransportError};
 use crate::clock::At;
-use crate::operation::{CrmId, Failure, FailureClass};
+use crate::operation::{CrmId, Failure, FailureClass, Lead};
 
 /// The longest excerpt of a body that is kept, in bytes of the body.
 pub const EXCERPT: usize = 2048;
@@ -141,6 +141,15 @@ pub fn message_of(text: &str) -> String {
 /// Characters that turn the direction of text and so can forge what a reader sees.
 const fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A CRM's own words without the lead's contacts: validation errors like to repeat the value they refuse, and messages are
+/// stored and shown where personal data is not needed (G8).
+pub fn impersonal(text: &str, lead: &Lead) -> String {
+    let contacts = lead.phones.iter().chain(&lead.emails);
+    let values = contacts.flat_map(|contact| [Some(&contact.text), contact.normal.as_ref()]);
+    let values = values.chain([lead.name.as_ref(), lead.last_name.as_ref()]).flatten();
+    values.filter(|value| value.chars().count() > 3).fold(text.to_owned(), |text, value| text.replace(value, "***"))
 }
 
 /// The body as JSON, a byte-order mark skipped (RFC 8259 section 8.1 lets a reader do so). Numbers keep their text.
@@ -300,6 +309,23 @@ mod tests {
         assert_eq!(message_of("a\r\n2026 INFO faked\u{7}"), "a 2026 INFO faked\\u{7}");
         assert_eq!(message_of(&"й".repeat(900)).chars().count(), LONGEST_MESSAGE);
         assert_eq!(message_of(&"й".repeat(500)), "й".repeat(500));
+    }
+
+    #[test]
+    fn a_message_does_not_repeat_the_leads_contacts() {
+        let contact = |text: &str, normal: &str| crate::operation::lead::Contact {
+            text: text.into(),
+            normal: Some(normal.into()),
+        };
+        let lead = Lead {
+            name: Some("Anna Ivanova".into()),
+            phones: vec![contact("8 916 123 45 67", "+79161234567")],
+            emails: vec![contact("Anna@Example.com", "anna@example.com")],
+            last_name: Some("Li".into()),
+            ..Lead::default()
+        };
+        let said = "bad e-mail anna@example.com (Anna@Example.com), phone +79161234567 of Anna Ivanova: unLikely";
+        assert_eq!(impersonal(said, &lead), "bad e-mail *** (***), phone *** of ***: unLikely");
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn is_private(host: &Host<&str>) -> bool {
         Host::Ipv4(ip) => ip.is_loopback() || ip.is_private(),
         Host::Ipv6(ip) => ip.is_loopback() || ip.is_unique_local(),
         Host::Domain(name) => {
-            let local = ["localhost", "test", "internal", "local"];
+            let local = ["localhost", "test", "internal", "local", "lan"];
             !name.contains('.') || name.rsplit('.').next().is_some_and(|end| local.contains(&end))
         }
     }

@@ -24,7 +24,9 @@ use sha2::{Digest, Sha256};
 
 use self::request::{Request, Shape, checked_address, common_headers};
 use self::rules::{Rule, by_rules, pointer};
-use super::failure::{by_status, by_transport, complete, id_text, json as read_json, message_of, scalar_text};
+use super::failure::{
+    by_status, by_transport, complete, id_text, impersonal, json as read_json, message_of, scalar_text,
+};
 use super::settings::{Faults, Table};
 use super::template::{Scope, Template, id_context, keys_context, lead_context, sample_orders};
 use super::{Answer, Call, Connector, Defaults, Exchange, Order};
@@ -115,8 +117,9 @@ impl Http {
         [Some(&self.create), lookup, self.check.as_ref(), self.confirm.as_ref()].into_iter().flatten()
     }
 
-    fn failure(&self, failure: Failure) -> Failure {
-        Failure { message: message_of(&self.scrub(&failure.message)), ..failure }
+    /// An answer may repeat what was sent, secrets and contacts included.
+    fn failure(&self, order: &Order, failure: Failure) -> Failure {
+        Failure { message: message_of(&impersonal(&self.scrub(&failure.message), &order.lead)), ..failure }
     }
 
     /// The class of a complete answer that confirms nothing: the rules, then the status.
@@ -218,10 +221,10 @@ impl Connector for Http {
         self.create.call(&keys_context(order, STEP), &lead_context(order, STEP))
     }
 
-    fn read_create(&self, _: &Order, exchange: &Exchange, now: At) -> CreateOutcome {
+    fn read_create(&self, order: &Order, exchange: &Exchange, now: At) -> CreateOutcome {
         match self.created(exchange, now) {
             Ok(id) => CreateOutcome::Created(id),
-            Err(failure) => CreateOutcome::Failed(self.failure(failure)),
+            Err(failure) => CreateOutcome::Failed(self.failure(order, failure)),
         }
     }
 
@@ -236,7 +239,7 @@ impl Connector for Http {
         };
         match self.found(lookup, order, exchange, now) {
             Ok(ids) => LookupOutcome::Found(ids),
-            Err(failure) => LookupOutcome::Failed(self.failure(failure)),
+            Err(failure) => LookupOutcome::Failed(self.failure(order, failure)),
         }
     }
 

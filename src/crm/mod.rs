@@ -120,6 +120,9 @@ pub trait Connector: Send + Sync + std::fmt::Debug {
     fn create(&self, order: &Order) -> Result<Call, String>;
 
     /// Classifies what a create came back with. `now` serves to read Retry-After dates.
+    ///
+    /// An `Uncertain` failure that names a crm_id means: the CRM made that entity, but it does not bear our key, so no look-up
+    /// will ever find it. An empty look-up then proves nothing and must not lead to a second create; a person decides.
     fn read_create(&self, order: &Order, exchange: &Exchange, now: At) -> CreateOutcome;
 
     /// The look-up of `order.step` by crm_key, or `None` where this CRM cannot be asked.

@@ -20,6 +20,8 @@ use crate::operation::FailureClass;
 pub const MAX_ANSWER: usize = 1024 * 1024;
 /// The longest time for name resolution, connection and TLS handshake together.
 const CONNECT: Duration = Duration::from_secs(5);
+/// Connect time-outs differ by at least so much.
+const STEP: Duration = Duration::from_millis(100);
 /// How long an unused connection is kept: shorter than web servers keep theirs, so that we rarely meet one that they are
 /// closing.
 const IDLE: Duration = Duration::from_secs(15);
@@ -44,6 +46,9 @@ impl HttpTransport {
     /// is known to have seen nothing, and not just "timed out".
     fn client_for(&self, timeout: Duration) -> reqwest::Result<reqwest::Client> {
         let connect = CONNECT.min(timeout / 2);
+        // In steps, so that a caller with many different time-outs does not make as many clients.
+        let steps = connect.as_millis() / STEP.as_millis();
+        let connect = STEP.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX)).max(STEP.min(connect));
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = clients.iter().find(|(known, _)| *known == connect) {
             return Ok(client.clone());

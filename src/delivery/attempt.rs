@@ -162,7 +162,7 @@ impl Engine {
                 ended_at,
                 class: class_of(&outcome),
                 status: exchange.and_then(status_of),
-                excerpt: exchange.map(excerpt_of).unwrap_or_default(),
+                excerpt: exchange.map(|exchange| excerpt_of(line, exchange)).unwrap_or_default(),
                 decision: told(&current, &after),
             };
             let step_done = match &outcome {
@@ -222,6 +222,10 @@ impl Engine {
     }
 
     fn decide(&self, line: &Line, operation: &Operation, failure: &Failure) -> Decision {
+        // The CRM named an id that does not bear our key: a look-up by the key would find nothing and license a second create.
+        if failure.class == FailureClass::Uncertain && failure.crm_id.is_some() {
+            return Decision::AskOperator;
+        }
         let counts = matches!(failure.class, FailureClass::NotExecuted);
         let facts = Facts {
             now: self.now(),
@@ -267,9 +271,9 @@ pub(super) fn status_of(exchange: &Exchange) -> Option<u16> {
     }
 }
 
-pub(super) fn excerpt_of(exchange: &Exchange) -> String {
+pub(super) fn excerpt_of(line: &Line, exchange: &Exchange) -> String {
     match exchange {
-        Ok(answer) => crate::crm::failure::excerpt(&answer.body),
+        Ok(answer) => line.connector.scrub(&crate::crm::failure::excerpt(&answer.body)),
         Err(error) => error.message.clone(),
     }
 }

@@ -67,7 +67,7 @@ impl Engine {
             ended_at,
             class,
             status: exchange.as_ref().and_then(status_of),
-            excerpt: exchange.as_ref().map(excerpt_of).unwrap_or_default(),
+            excerpt: exchange.as_ref().map(|exchange| excerpt_of(&line, exchange)).unwrap_or_default(),
             decision: told(&operation, &after),
         };
         let step_done = match &outcome {

@@ -10,9 +10,6 @@ use futures_util::{Stream, StreamExt};
 pub(crate) const PREFIX: usize = 8 * 1024;
 /// What is reserved before the first byte came: `Content-Length` is only a claim.
 const RESERVED: usize = 64 * 1024;
-/// What is still taken from a sender of too large a body, so that it can read the answer instead of a broken connection.
-const DRAINED: usize = 4 * 1024 * 1024;
-const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// Why there is no body.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,11 +31,7 @@ pub(crate) async fn read(
 ) -> Result<Vec<u8>, Broken> {
     let declared = declared.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
     let read = tokio::time::timeout(deadline, within(stream, declared, limit)).await;
-    let body = read.unwrap_or(Err(Broken::TooSlow));
-    if matches!(body, Err(Broken::TooLarge(_))) {
-        let _ = tokio::time::timeout(DRAIN_TIME, drain(stream)).await;
-    }
-    body
+    read.unwrap_or(Err(Broken::TooSlow))
 }
 
 async fn within(
@@ -64,16 +57,6 @@ async fn within(
         body.extend_from_slice(&chunk);
     }
     if declared > limit { Err(Broken::TooLarge(body)) } else { Ok(body) }
-}
-
-async fn drain(stream: &mut (impl Stream<Item = Result<Bytes, PayloadError>> + Unpin)) {
-    let mut taken = 0usize;
-    while let Some(Ok(chunk)) = stream.next().await {
-        taken = taken.saturating_add(chunk.len());
-        if taken > DRAINED {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -75,6 +75,9 @@ pub fn server(shared: Arc<Shared>, listener: TcpListener, workers: usize) -> io:
         // Time for the head of a request; the body has a deadline of its own in `body.rs`.
         .client_request_timeout(Duration::from_secs(10))
         .keep_alive(Duration::from_secs(75))
+        // After an early answer (413, 429) the rest of the body is read and thrown away for so long, so that a sender that
+        // writes all before it reads finds the answer and not a broken connection.
+        .client_disconnect_timeout(Duration::from_secs(5))
         .listen(listener)?;
     Ok(server.run())
 }

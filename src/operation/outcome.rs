@@ -69,7 +69,7 @@ pub struct Failure {
     pub message: String,
     /// How long the CRM asked to wait, skew of its clock corrected.
     pub retry_after: Option<Duration>,
-    /// The id that a `Duplicate` answer named.
+    /// The id that a `Duplicate` answer named; with `Uncertain` the id of an entity that may be ours and does not bear our key.
     pub crm_id: Option<CrmId>,
 }
 

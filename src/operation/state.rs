@@ -181,7 +181,7 @@ pub enum Status {
         next_lookup_at: At,
         /// The latest moment at which the send can have ended: settle runs from here (contract 4.1 rule 3).
         send_ended_at: At,
-        /// Start of this series of look-ups: give_up runs from here.
+        /// The first attempt of this series, or its renewal by a resume: give_up runs from here.
         since: At,
     },
     /// `completed`.

@@ -127,8 +127,8 @@ pub enum Refused {
     /// The lease still runs, or the grace.
     #[error("the lease of {} runs until {}", .0.owner, .0.until)]
     LeaseRuns(Lease),
-    /// The settle time of an uncertain outcome has not passed.
-    #[error("the call may still be running; possible from {0}")]
+    /// It is not due: the wait before the next attempt, or the settle time of an uncertain outcome, has not passed.
+    #[error("not possible before {0}")]
     NotBefore(At),
     /// The CRM holds an entity of this operation already.
     #[error("the CRM holds an entity of this operation already; complete it with one of the ids")]
@@ -143,7 +143,10 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
     let mut next = operation.clone();
     let wrong = Err(Refused::WrongState(operation.state()));
     match (event, &operation.status) {
-        (Event::Claimed { lease, destination_epoch }, Status::Received { licence, .. }) => {
+        (Event::Claimed { lease, destination_epoch }, Status::Received { next_attempt_at, licence }) => {
+            if at < *next_attempt_at {
+                return Err(Refused::NotBefore(*next_attempt_at));
+            }
             if *destination_epoch != operation.series_epoch {
                 begin_series(&mut next);
                 next.series_epoch = *destination_epoch;
@@ -177,7 +180,7 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
                 _ => {
                     next.counted += 1;
                     next.last_error = Some("the worker that sent it was lost; the outcome is uncertain".into());
-                    next.status = uncertain(*first_lookup_at, lease.until.plus(*timeout), at);
+                    next.status = uncertain(&next, *first_lookup_at, lease.until.plus(*timeout), at);
                 }
             }
         }
@@ -196,17 +199,34 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
         (Event::LookedUp { .. }, Status::Reconciling { .. }) => looked_up(&mut next, event, at),
         (Event::Complete { crm_id }, Status::NeedsReview { .. } | Status::FailedTerminal { .. }) => {
             next.last_error = None;
+            // The ids that were not chosen stay on record.
+            let known = next.crm_id.take().filter(|known| known != crm_id);
+            let rest = other_ids(&next).filter(|id| *id != crm_id.as_str()).map(str::to_owned);
+            let rest: Vec<String> = known.map(|known| known.as_str().to_owned()).into_iter().chain(rest).collect();
+            next.other_crm_ids = (!rest.is_empty()).then(|| rest.join(","));
             complete(&mut next, crm_id, at);
         }
         (Event::Retry { settle }, Status::NeedsReview { .. } | Status::FailedTerminal { .. }) => {
-            if let Status::NeedsReview { reason, send_ended_at } = &operation.status {
-                if matches!(reason, ReviewReason::DuplicateEntity | ReviewReason::AmbiguousMatch) {
-                    return Err(Refused::EntityExists);
+            // Nobody can assert that nothing was created where an id is known, refused by a person meanwhile or not.
+            if operation.crm_id.is_some() {
+                return Err(Refused::EntityExists);
+            }
+            let send_ended_at = match &operation.status {
+                Status::NeedsReview { reason, send_ended_at } => {
+                    if matches!(reason, ReviewReason::DuplicateEntity | ReviewReason::AmbiguousMatch) {
+                        return Err(Refused::EntityExists);
+                    }
+                    *send_ended_at
                 }
-                let earliest = send_ended_at.map(|ended| ended.plus(*settle));
-                if let Some(earliest) = earliest.filter(|earliest| at < *earliest) {
-                    return Err(Refused::NotBefore(earliest));
+                // A rejected case keeps no more than the time of its rejection; an uncertain send had ended by then.
+                Status::FailedTerminal { reason: FailReason::RejectedByOperator } if operation.attempts > 0 => {
+                    operation.finished_at
                 }
+                _ => None,
+            };
+            let earliest = send_ended_at.map(|ended| ended.plus(*settle));
+            if let Some(earliest) = earliest.filter(|earliest| at < *earliest) {
+                return Err(Refused::NotBefore(earliest));
             }
             begin_series(&mut next);
             next.finished_at = None;
@@ -249,9 +269,28 @@ fn complete(next: &mut Operation, crm_id: &CrmId, at: At) {
     next.status = Status::Completed { crm_id: crm_id.clone() };
 }
 
-fn uncertain(first_lookup_at: Option<At>, send_ended_at: At, at: At) -> Status {
+fn other_ids(operation: &Operation) -> impl Iterator<Item = &str> {
+    operation.other_crm_ids.as_deref().into_iter().flat_map(|ids| ids.split(','))
+}
+
+/// Adds ids to those on record; what is listed already is not listed twice.
+fn list_others(next: &mut Operation, ids: &[&CrmId]) {
+    let mut all: Vec<String> = other_ids(next).map(str::to_owned).collect();
+    for id in ids {
+        if !all.iter().any(|listed| listed == id.as_str()) {
+            all.push(id.as_str().to_owned());
+        }
+    }
+    next.other_crm_ids = (!all.is_empty()).then(|| all.join(","));
+}
+
+fn uncertain(operation: &Operation, first_lookup_at: Option<At>, send_ended_at: At, at: At) -> Status {
     match first_lookup_at {
-        Some(next_lookup_at) => Status::Reconciling { next_lookup_at, send_ended_at, since: at },
+        Some(next_lookup_at) => {
+            // give_up runs from the first attempt of the series, as max_elapsed does (contract 4.1 rule 5).
+            let since = operation.series_since.unwrap_or(at);
+            Status::Reconciling { next_lookup_at, send_ended_at, since }
+        }
         None => Status::NeedsReview { reason: ReviewReason::UncertainOutcome, send_ended_at: Some(send_ended_at) },
     }
 }
@@ -263,6 +302,8 @@ fn step_confirmed(next: &mut Operation, crm_id: &CrmId, last_step: bool, at: At)
         return complete(next, crm_id, at);
     }
     next.step += 1;
+    // Candidates for the step that is done are no entities of the operation.
+    next.other_crm_ids = None;
     next.status = match &next.status {
         // The worker goes on with the next step under the lease it has.
         Status::Calling { lease } | Status::Claimed { lease, .. } => {
@@ -296,6 +337,10 @@ fn answered(operation: &Operation, event: &Event, at: At) -> Result<Change, Refu
             if late && !failure.class.proves_not_executed() {
                 return Ok(Change::Evidence);
             }
+            if late {
+                // It was counted when its outcome became uncertain; now its class says whether it counts.
+                next.counted = next.counted.saturating_sub(1);
+            }
             failed(&mut next, failure, *decision, *ended_at, at)?;
             Ok(changed(next, at))
         }
@@ -315,7 +360,7 @@ fn confirmed(
     if !last_step {
         // A record on the way to the entity: a late one counts only while its step is open and no newer call is out.
         let open = matches!(next.status, Status::Received { .. } | Status::Claimed { .. } | Status::NeedsReview { .. });
-        if !(unresolved || of_this_step && open) {
+        if !(unresolved || of_this_step && open && next.crm_id.is_none()) {
             return Ok(Change::Evidence);
         }
         step_confirmed(next, id, false, at);
@@ -325,11 +370,12 @@ fn confirmed(
         None => step_confirmed(next, id, true, at),
         Some(known) if known == id => return Ok(Change::Evidence),
         Some(known) => {
+            let listed = other_ids(next).any(|other| other == id.as_str());
+            if listed && matches!(next.status, Status::NeedsReview { reason: ReviewReason::DuplicateEntity, .. }) {
+                return Ok(Change::Evidence);
+            }
             next.last_error = Some(format!("the CRM made two entities, {known} and {id}"));
-            next.other_crm_ids = Some(match &next.other_crm_ids {
-                Some(others) => format!("{others},{id}"),
-                None => id.as_str().to_owned(),
-            });
+            list_others(next, &[id]);
             next.finished_at = None;
             next.status = Status::NeedsReview { reason: ReviewReason::DuplicateEntity, send_ended_at: None };
         }
@@ -340,6 +386,9 @@ fn confirmed(
 fn failed(next: &mut Operation, failure: &Failure, decision: Decision, ended_at: At, at: At) -> Result<(), Refused> {
     use FailureClass as Class;
     next.last_error = Some(failure.message.clone());
+    if failure.class == Class::Uncertain && failure.crm_id.is_some() {
+        next.other_crm_ids = failure.crm_id.as_ref().map(|id| id.as_str().to_owned());
+    }
     // Contract 4.1 rule 5: what never reached the CRM's own work does not use up attempts.
     if matches!(failure.class, Class::NotExecuted | Class::Uncertain | Class::Duplicate) {
         next.counted += 1;
@@ -356,8 +405,10 @@ fn failed(next: &mut Operation, failure: &Failure, decision: Decision, ended_at:
             next.finished_at = Some(at);
             Status::FailedTerminal { reason: FailReason::Rejected }
         }
-        (Class::Uncertain | Class::Duplicate, Decision::ReconcileAt(first)) => uncertain(Some(first), ended_at, at),
-        (Class::Uncertain | Class::Duplicate, Decision::AskOperator) => uncertain(None, ended_at, at),
+        (Class::Uncertain | Class::Duplicate, Decision::ReconcileAt(first)) => {
+            uncertain(next, Some(first), ended_at, at)
+        }
+        (Class::Uncertain | Class::Duplicate, Decision::AskOperator) => uncertain(next, None, ended_at, at),
         _ => return Err(Refused::UnfitDecision),
     };
     Ok(())
@@ -384,10 +435,17 @@ fn looked_up(next: &mut Operation, event: &Event, at: At) {
     match outcome {
         LookupOutcome::Failed(failure) => {
             next.last_error = Some(format!("look-up: {}", failure.message));
-            next.status = if at.since(since) >= *give_up { review(ReviewReason::UncertainOutcome) } else { again };
+            // An account stop suspends the destination, and give_up stands still while it lasts (contract 4.1 rules 1, 5).
+            let stops = failure.class == FailureClass::Account;
+            let over = !stops && at.since(since) >= *give_up;
+            next.status = if over { review(ReviewReason::UncertainOutcome) } else { again };
         }
         LookupOutcome::Found(ids) => {
             next.lookups += 1;
+            // An entity that is named twice is one entity.
+            let mut ids: Vec<&CrmId> = ids.iter().collect();
+            ids.sort_unstable();
+            ids.dedup();
             match ids.as_slice() {
                 [id] => step_confirmed(next, id, *last_step, at),
                 [] => {
@@ -405,12 +463,14 @@ fn looked_up(next: &mut Operation, event: &Event, at: At) {
                     };
                 }
                 several => {
-                    let ids: Vec<&str> = several.iter().map(CrmId::as_str).collect();
-                    next.other_crm_ids = Some(ids.join(","));
-                    next.last_error = Some(format!("{} entities bear the crm_key", ids.len()));
+                    list_others(next, several);
+                    next.last_error = Some(format!("{} entities bear the crm_key", several.len()));
                     next.status = review(ReviewReason::AmbiguousMatch);
                 }
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

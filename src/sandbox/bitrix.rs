@@ -165,11 +165,9 @@ impl Errand {
             }
             Some(_) => return Err(error(400, "100", "Expected iterable value, but got scalar")),
         };
-        let mut found: Vec<Entity> = world
-            .visible(now)
-            .into_iter()
-            .filter(|entity| entity.entity_type == entity_type && conditions.iter().all(|c| c.holds(entity)))
-            .collect();
+        let key = self.params.pointer("/filter/=originId").and_then(text);
+        let mut found = world.look_up(entity_type, key.as_deref(), now);
+        found.retain(|entity| conditions.iter().all(|condition| condition.holds(entity)));
         if self.params.pointer("/order/id").and_then(Value::as_str).is_some_and(|o| o.eq_ignore_ascii_case("desc")) {
             found.reverse();
         }

@@ -127,6 +127,7 @@ impl Running {
     pub async fn ended(&mut self) {
         if let Some(task) = &mut self.task {
             let _ = task.await;
+            self.task = None;
         }
     }
 }

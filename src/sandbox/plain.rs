@@ -81,9 +81,8 @@ impl Errand {
             What::Create(None) => error(400, "malformed", "the body is a JSON object"),
             What::Create(Some(lead)) => return create(lead, world, now),
             What::Find(key) => {
-                let seen = world.visible(now).into_iter();
-                let of_key = seen.filter(|e| e.entity_type == "plain" && (key.is_none() || e.key == *key));
-                let items: Vec<Value> = of_key.take(PAGE).map(|entity| shown(&entity)).collect();
+                let found = world.look_up("plain", key.as_deref(), now);
+                let items: Vec<Value> = found.iter().take(PAGE).map(shown).collect();
                 Reply::json(200, &json!({ "total": items.len(), "items": items }))
             }
             What::Show(id) => match id.and_then(|id| world.entity("plain", id)) {

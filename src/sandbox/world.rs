@@ -1,6 +1,6 @@
 //! What the sandbox holds: entities, calls and the faults to come. Shared by the connections and the tests.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -71,12 +71,27 @@ pub struct World(Arc<Mutex<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     entities: Vec<Entity>,
+    /// Places in `entities` by key, so that thousands of entities do not slow a look-up or the next create.
+    places: HashMap<String, Vec<usize>>,
     made: u64,
     calls: VecDeque<Call>,
     called: u64,
     counts: BTreeMap<String, u64>,
     faults: VecDeque<Fault>,
     unique_keys: bool,
+}
+
+impl Inner {
+    fn of_key(&self, key: &str) -> impl Iterator<Item = &Entity> {
+        self.places.get(key).into_iter().flatten().filter_map(|place| self.entities.get(*place))
+    }
+
+    fn push(&mut self, entity: Entity) {
+        if let Some(key) = &entity.key {
+            self.places.entry(key.clone()).or_default().push(self.entities.len());
+        }
+        self.entities.push(entity);
+    }
 }
 
 impl World {
@@ -92,20 +107,24 @@ impl World {
 
     /// The entities that bear this key.
     pub fn entities_of(&self, key: &str) -> Vec<Entity> {
-        self.inner().entities.iter().filter(|entity| entity.key.as_deref() == Some(key)).cloned().collect()
+        self.inner().of_key(key).cloned().collect()
     }
 
     /// Forgets every entity; ids go on.
     pub fn clear_entities(&self) {
-        self.inner().entities.clear();
+        let mut inner = self.inner();
+        inner.entities.clear();
+        inner.places.clear();
     }
 
     /// Removes one entity, as a person in the CRM would; whether it was there.
     pub fn remove_entity(&self, id: u64) -> bool {
         let mut inner = self.inner();
-        let before = inner.entities.len();
-        inner.entities.retain(|entity| entity.id != id);
-        inner.entities.len() < before
+        let (gone, kept): (Vec<Entity>, Vec<Entity>) =
+            std::mem::take(&mut inner.entities).into_iter().partition(|entity| entity.id == id);
+        inner.places.clear();
+        kept.into_iter().for_each(|entity| inner.push(entity));
+        !gone.is_empty()
     }
 
     /// The latest calls, oldest first.
@@ -163,28 +182,37 @@ impl World {
         at: At,
     ) -> Result<Entity, Entity> {
         let mut inner = self.inner();
-        let known = inner.entities.iter().find(|entity| entity.entity_type == entity_type && entity.key == key);
-        if let Some(known) = known.filter(|_| unique) {
+        if let (true, Some(key)) = (unique, &key)
+            && let Some(known) = inner.of_key(key).find(|entity| entity.entity_type == entity_type)
+        {
             return Err(known.clone());
         }
         let entity = Entity { id: FIRST_ID + inner.made, entity_type, key, created_at: at, fields };
         inner.made += 1;
-        inner.entities.push(entity.clone());
+        inner.push(entity.clone());
         Ok(entity)
     }
 
-    /// The entities that a look-up sees now, those that `lookup_blind` still hides left out.
-    pub(super) fn visible(&self, at: At) -> Vec<Entity> {
+    /// The entities of a type, and of a key where one is given, that a look-up sees now: those that `lookup_blind` still
+    /// hides are left out.
+    pub(super) fn look_up(&self, entity_type: &str, key: Option<&str>, at: At) -> Vec<Entity> {
         let mut inner = self.inner();
         let blind = inner.faults.iter_mut().find_map(|fault| match fault.kind {
             Kind::LookupBlind { seconds } if fault.times > 0 => Some((seconds, fault)),
             _ => None,
         });
-        let Some((seconds, fault)) = blind else { return inner.entities.clone() };
-        fault.times = fault.times.saturating_sub(1);
-        let hidden = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let hidden = blind.map_or(Duration::ZERO, |(seconds, fault)| {
+            fault.times = fault.times.saturating_sub(1);
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        });
         inner.faults.retain(|fault| fault.times > 0);
-        inner.entities.iter().filter(|entity| entity.created_at.plus(hidden) <= at).cloned().collect()
+        let seen = |entity: &&Entity| {
+            entity.entity_type == entity_type && (hidden.is_zero() || entity.created_at.plus(hidden) <= at)
+        };
+        match key {
+            Some(key) => inner.of_key(key).filter(seen).cloned().collect(),
+            None => inner.entities.iter().filter(seen).cloned().collect(),
+        }
     }
 
     pub(super) fn entity(&self, entity_type: &str, id: u64) -> Option<Entity> {
@@ -214,7 +242,7 @@ impl World {
 
     /// Notes what became of a call.
     pub(super) fn note(&self, number: u64, change: impl FnOnce(&mut Call)) {
-        if let Some(call) = self.inner().calls.iter_mut().find(|call| call.number == number) {
+        if let Some(call) = self.inner().calls.iter_mut().rev().find(|call| call.number == number) {
             change(call);
         }
     }

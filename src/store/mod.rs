@@ -4,16 +4,62 @@
 //! every change of an operation is one conditional UPDATE; no transaction stays open across a network call; an identical body
 //! of queries serves both backends. It must not know sources, CRMs, retry policies or HTTP: it carries out what the
 //! operation's pure functions decided.
+//!
+//! How it is built:
+//! - One writer per process ([`Writer`]) carries out all writes. [`Store`], the handle, puts jobs (`job.rs`) into its bounded
+//!   queue; the writer drains what is waiting into one transaction, commits once and answers then (`writer.rs`). What the jobs
+//!   do stands in `admit.rs` (claims, with `windows.rs` for events without a key), `changes.rs` (the conditional UPDATE),
+//!   `take.rs` (due work) and, as closures, in the files of the rarer subjects.
+//! - Reads go through a small pool on blocking threads, never more at once than it has connections; [`Store::glance`] alone
+//!   reads on the caller's own thread (SQLite).
+//! - `conn.rs` opens either backend by the URL's scheme; `rows.rs` is the one place that turns rows into domain values;
+//!   `schema.rs` describes the tables that `migrations/` makes, with the same names in both folders.
+//! - Time is an argument everywhere. The writer has no thread and no timer of its own: `app` steps it, and calls
+//!   [`Store::checkpoint`] from time to time.
+//!
+//! Durability: SQLite runs in WAL mode with `synchronous=FULL`; on PostgreSQL `synchronous_commit` is switched on where the
+//! server's default is off. Times are unix microseconds; ids are UUIDs as text, so that a person can read them in a query.
 
+mod admit;
+mod census;
+mod changes;
+mod checkpoint;
+mod codec;
+mod conn;
+mod contacts;
+mod destinations;
+mod failure;
+mod glance;
+mod incidents;
+mod inserts;
+mod job;
+mod lists;
+mod migrate;
+mod reading;
+mod retention;
+mod rows;
+mod schema;
+mod shared;
+mod take;
+mod tokens;
 mod types;
+mod windows;
+mod writer;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::{Notify, broadcast};
+use diesel::r2d2::Pool;
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 
-use crate::clock::At;
-use crate::operation::{DestinationName, Lead, Operation, OperationId, SourceKey, SourceName};
+use self::codec::Sealed;
+use self::conn::{Address, AnyConn, Manager, Purpose};
+use self::failure::Failure;
+use self::job::{Ask, Job, LogEntry, Rare};
+use self::shared::Shared;
+use crate::operation::{Lead, Operation, OperationId, SourceKey, SourceName};
 pub use types::*;
+pub use writer::Writer;
 
 /// How a process uses the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,222 +70,218 @@ pub enum Use {
     Tool,
 }
 
+/// How long a read waits for a connection.
+const READ_WAIT: Duration = Duration::from_secs(2);
+
 /// A handle to the store; cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Store {}
+#[derive(Clone)]
+pub struct Store {
+    jobs: mpsc::Sender<Job>,
+    shared: Arc<Shared>,
+    address: Address,
+    readers: Pool<Manager>,
+    /// As many permits as the pool has connections: waiting for one holds no blocking thread.
+    permits: Arc<Semaphore>,
+    /// Key of the contact hashes, made once per database.
+    contact_secret: Arc<[u8]>,
+    /// Tells the stores of one process apart, for the connections that threads keep.
+    instance: u64,
+}
 
-/// The writer's core: whoever owns it steps it. One thread in the program (`app`), the test itself in tests.
-pub struct Writer {}
-
-impl Writer {
-    /// Waits for work, then carries out one batch; `false` once every handle is gone.
-    pub fn run_one(&mut self) -> bool {
-        todo!()
-    }
-    /// Carries out what is waiting now, without waiting; the number of writes.
-    pub fn step(&mut self) -> usize {
-        todo!()
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store(instance {})", self.instance)
     }
 }
 
 impl Store {
     /// Opens the store, runs migrations, and gives the handle and its writer.
+    ///
+    /// Errors: `Setup` where the settings or the database cannot work (an unknown scheme, a second gateway on one SQLite file,
+    /// a schema newer than the program), `Unavailable` where the database does not answer.
     pub fn open(settings: &Settings, how: Use) -> Result<(Self, Writer), StoreError> {
-        todo!()
+        let address = Address::parse(&settings.url)?;
+        let lock = match (address.file(), how) {
+            (Some(file), Use::Serve) => Some(shared::lock(file)?),
+            (Some(_), Use::Tool) | (None, _) => None,
+        };
+        let mut conn = address.connect(Purpose::Writer)?;
+        if let AnyConn::Sqlite(conn) = &mut conn {
+            conn::check_sqlite_version(conn)?;
+        }
+        migrate::run(&mut conn)?;
+        let contact_secret = contacts::secret(&mut conn)?.into();
+        let (sender, receiver) = mpsc::channel(settings.queue.max(1));
+        let shared = Arc::new(Shared::new(lock));
+        let connections = settings.readers.max(1);
+        let readers = Pool::builder()
+            .max_size(connections)
+            .min_idle(Some(0))
+            .connection_timeout(READ_WAIT)
+            // A SQLite connection does not go away by itself.
+            .test_on_check_out(address.file().is_none())
+            .build_unchecked(Manager(address.clone()));
+        let store = Self {
+            jobs: sender,
+            shared: shared.clone(),
+            address: address.clone(),
+            readers,
+            permits: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1))),
+            contact_secret,
+            instance: glance::next_instance(),
+        };
+        Ok((store, Writer::new(receiver, shared, address, conn, settings.batch)))
     }
-    /// Wakes when new work was committed (a new operation, a retry, a resume).
+
+    /// Wakes when new work was committed (a new operation, a retry, a resume). Create the `notified()` future before looking
+    /// for work: what is committed in between then wakes it.
     pub fn work(&self) -> Arc<Notify> {
-        todo!()
+        self.shared.work.clone()
     }
+
     /// Ids of operations that were finished by a commit of this process.
     pub fn finished(&self) -> broadcast::Receiver<OperationId> {
-        todo!()
+        self.shared.finished.subscribe()
+    }
+
+    /// Copies a long SQLite write-ahead log back into its file, where that is worth it; whether it did. Blocks: for a thread
+    /// of its own, a few times a second. Nothing to do on PostgreSQL.
+    pub fn checkpoint(&self) -> Result<bool, StoreError> {
+        self.shared.checkpointer.run(&self.address)
     }
 
     // --- intake ---
+
     /// Logs a delivery and claims its events; answers after the commit is durable. `Busy` at once where the queue is full.
     pub async fn admit(&self, admit: Admit) -> Result<Vec<Admission>, StoreError> {
-        todo!()
+        if admit.events.is_empty() {
+            return Err(StoreError::Inconsistent(format!("delivery {}: no events", admit.delivery.id)));
+        }
+        let sealed = Sealed::new(&admit.delivery);
+        let (ask, answer) = Ask::new(admit::Intake { admit, sealed });
+        self.try_send(Job::Admit(ask))?;
+        answered(answer).await
     }
+
     /// An inline look at a key (SQLite: thread-local connection, microseconds). `Ok(None)` also where the backend prefers
     /// that the caller goes through `admit`.
     pub fn glance(&self, source: &SourceName, key: &SourceKey) -> Result<Option<Operation>, StoreError> {
-        todo!()
+        match self.address.file() {
+            Some(file) => glance::glance(self.instance, file, source, key),
+            None => Ok(None),
+        }
     }
-    /// Logs a delivery without an operation (rejected, test, spam, ignored), durably.
+
+    /// Logs a delivery without an operation (rejected, test, spam, ignored), durably. `Busy` at once where the queue is full.
     pub async fn log(&self, delivery: NewDelivery, verdict: Verdict) -> Result<(), StoreError> {
-        todo!()
+        let sealed = Sealed::new(&delivery);
+        let (ask, answer) = Ask::new(LogEntry { delivery, sealed, event_index: 0, operation: None, verdict });
+        self.try_send(Job::Log(Box::new(ask)))?;
+        answered(answer).await
     }
+
     /// Logs an identical replay; the row may follow the answer. `false` where the queue is full.
     pub fn log_replay(&self, delivery: NewDelivery, event_index: u16, operation: OperationId) -> bool {
-        todo!()
+        let sealed = Sealed::new(&delivery);
+        let verdict = Verdict::Replay;
+        let entry = LogEntry { delivery, sealed, event_index, operation: Some(operation), verdict };
+        self.try_send(Job::Log(Box::new(Ask::unattended(entry)))).is_ok()
     }
 
     // --- delivery ---
+
     /// Claims due creates, takes due look-ups, moves expired leases, for one destination, in one commit. Creates and look-ups
     /// only while the destination is active and not throttled; one create while it is probing.
     pub async fn take(&self, take: Take) -> Result<Taken, StoreError> {
-        todo!()
+        let (ask, answer) = Ask::new(take);
+        self.send(Job::Take(Box::new(ask))).await?;
+        answered(answer).await
     }
+
     /// One conditional change.
     pub async fn update(&self, update: Update) -> Result<Updated, StoreError> {
-        todo!()
+        let (ask, answer) = Ask::new(update);
+        self.send(Job::Update(Box::new(ask))).await?;
+        answered(answer).await
     }
+
     /// What the engine needs to build a call.
     pub async fn work_of(&self, operation: &Operation) -> Result<Work, StoreError> {
-        todo!()
+        let operation = operation.clone();
+        self.read(move |conn| reading::work(conn, &operation)).await
     }
 
-    // --- destinations ---
-    /// Makes rows for configured destinations.
-    pub async fn ensure_destinations(
-        &self,
-        destinations: Vec<(DestinationName, String)>,
-        at: At,
-    ) -> Result<(), StoreError> {
-        todo!()
-    }
-    /// All destinations.
-    pub async fn destinations(&self) -> Result<Vec<Destination>, StoreError> {
-        todo!()
-    }
-    /// Suspends, if the destination is active and (for an answer of the CRM) still in the epoch of the call; whether it did.
-    pub async fn suspend(
-        &self,
-        name: DestinationName,
-        epoch: Option<i64>,
-        reason: String,
-        audit: Option<Audit>,
-        at: At,
-    ) -> Result<bool, StoreError> {
-        todo!()
-    }
-    /// Resumes; whether it was suspended.
-    pub async fn resume(&self, name: DestinationName, audit: Option<Audit>, at: At) -> Result<bool, StoreError> {
-        todo!()
-    }
-    /// No call before that time; never shortens an earlier wait.
-    pub async fn throttle(&self, name: DestinationName, until: At) -> Result<(), StoreError> {
-        todo!()
-    }
-    /// A create was confirmed: ends probing, notes the time.
-    pub async fn succeeded(&self, name: DestinationName, at: At) -> Result<(), StoreError> {
-        todo!()
-    }
+    // --- reading one operation ---
 
-    /// The account answered about a lead: ends probing.
-    pub async fn probe_passed(&self, name: DestinationName) -> Result<(), StoreError> {
-        todo!()
-    }
-
-    // --- reading ---
     /// One operation.
     pub async fn operation(&self, id: OperationId) -> Result<Option<Operation>, StoreError> {
-        todo!()
+        self.read(move |conn| reading::operation(conn, id)).await
     }
+
     /// The operation that owns a key (variant `First`).
     pub async fn operation_of_key(&self, source: SourceName, key: SourceKey) -> Result<Option<Operation>, StoreError> {
-        todo!()
-    }
-    /// A page of a list, newest first.
-    pub async fn list(&self, filter: Filter) -> Result<Vec<Operation>, StoreError> {
-        todo!()
-    }
-    /// Everything about one operation.
-    pub async fn story(&self, id: OperationId) -> Result<Option<Story>, StoreError> {
-        todo!()
-    }
-    /// Counts.
-    pub async fn census(&self) -> Result<Census, StoreError> {
-        todo!()
-    }
-    /// Names of sources and of destinations that have open operations.
-    pub async fn open_names(&self) -> Result<(Vec<String>, Vec<String>), StoreError> {
-        todo!()
-    }
-    /// Writes something and takes it back, through the writer: whether the store can commit now.
-    pub async fn writable(&self) -> Result<(), StoreError> {
-        todo!()
-    }
-    /// Log rows with verdict new or conflict whose operation does not exist, counted from where the last call ended.
-    pub async fn unaccounted(&self) -> Result<i64, StoreError> {
-        todo!()
-    }
-    /// Operations that no log explains: without a delivery, or completed or in review after a create without an attempt.
-    pub async fn unexplained(&self) -> Result<i64, StoreError> {
-        todo!()
+        self.read(move |conn| reading::of_key(conn, &source, &key, &crate::operation::Variant::First)).await
     }
 
-    // --- search by phone or e-mail ---
-    /// Operations not yet indexed, oldest first, received before `before`, with their delivery and corrected lead.
-    pub async fn unindexed(&self, before: At, limit: usize) -> Result<Vec<(Operation, Work)>, StoreError> {
-        todo!()
-    }
-    /// Stores keyed hashes of contacts (normal forms) and moves the index on.
-    pub async fn index_contacts(&self, contacts: Vec<(OperationId, Vec<String>)>) -> Result<(), StoreError> {
-        todo!()
-    }
-    /// Operations that bear this contact (normal form), newest first.
-    pub async fn find_contact(&self, contact: String, limit: usize) -> Result<Vec<Operation>, StoreError> {
-        todo!()
-    }
-
-    // --- tokens ---
-    /// Makes a token; `false` where an active token of that name exists.
-    pub async fn create_token(
-        &self,
-        name: String,
-        role: Role,
-        sha256: Vec<u8>,
-        audit: Audit,
-    ) -> Result<bool, StoreError> {
-        todo!()
-    }
-    /// The active token of that hash; notes its use, to the minute.
-    pub async fn token(&self, sha256: Vec<u8>, at: At) -> Result<Option<Token>, StoreError> {
-        todo!()
-    }
-    /// All tokens.
-    pub async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        todo!()
-    }
-    /// Revokes; whether there was one.
-    pub async fn revoke_token(&self, name: String, audit: Audit) -> Result<bool, StoreError> {
-        todo!()
-    }
-
-    // --- incidents ---
-    /// Opens an incident; whether it is new (at most one is open per key).
-    pub async fn open_incident(&self, key: String, text: String, at: At) -> Result<bool, StoreError> {
-        todo!()
-    }
-    /// Closes it; whether it was open.
-    pub async fn close_incident(&self, key: String, at: At) -> Result<bool, StoreError> {
-        todo!()
-    }
-    /// Incidents whose start or end is not told yet, oldest first; and those that are open.
-    pub async fn incidents(&self) -> Result<Vec<Incident>, StoreError> {
-        todo!()
-    }
-    /// Marks the start (or the end) as told.
-    pub async fn told(&self, id: uuid::Uuid, end: bool) -> Result<(), StoreError> {
-        todo!()
-    }
-
-    // --- retention ---
-    /// One small step: payloads finished before `payload_before`, tombstones finished before `tombstone_before`, log rows
-    /// without an operation received before `payload_before`; at most `limit` of each. With `dry_run` only counts.
-    pub async fn purge(
-        &self,
-        payload_before: At,
-        tombstone_before: At,
-        limit: usize,
-        dry_run: bool,
-    ) -> Result<Purged, StoreError> {
-        todo!()
-    }
     /// The lead as an operator corrected it.
     pub async fn edited_lead(&self, id: OperationId) -> Result<Option<Lead>, StoreError> {
-        todo!()
+        self.read(move |conn| reading::edited_lead(conn, id)).await
     }
+
+    // --- the two ways in ---
+
+    /// Reads on a blocking thread.
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = self.permits.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
+        let readers = self.readers.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let mut conn = readers.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
+            work(&mut conn).map_err(StoreError::from)
+        });
+        done.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
+    }
+
+    /// Writes through the writer's queue, waiting for room in it. The work may be done several times until it is committed;
+    /// its second argument says that an earlier commit of it may have stood.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut AnyConn, bool) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.write_and_wake(work, |_| false).await
+    }
+
+    /// The same, with the question whether what came of it wakes the workers.
+    async fn write_and_wake<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut AnyConn, bool) -> Result<T, Failure> + Send + 'static,
+        wakes: fn(&T) -> bool,
+    ) -> Result<T, StoreError> {
+        let (task, answer) = Rare::new(work, wakes);
+        self.send(Job::Rare(Box::new(task))).await?;
+        answered(answer).await
+    }
+
+    fn try_send(&self, job: Job) -> Result<(), StoreError> {
+        self.jobs.try_send(job).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => stopped(),
+        })
+    }
+
+    async fn send(&self, job: Job) -> Result<(), StoreError> {
+        self.jobs.send(job).await.map_err(|_| stopped())
+    }
+}
+
+async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    answer.await.unwrap_or_else(|_| Err(stopped()))
+}
+
+fn stopped() -> StoreError {
+    StoreError::Unavailable("the writer has stopped".into())
 }

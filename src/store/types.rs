@@ -352,7 +352,7 @@ pub struct Take {
     pub owner: String,
     /// The present.
     pub now: At,
-    /// Creates wanted at most: free slots and granted rate (contract 4.1 rule 4).
+    /// Free slots, or the granted rate if that is less (contract 4.1 rule 4): creates and look-ups together are no more.
     pub creates: usize,
     /// Look-ups wanted at most.
     pub lookups: usize,

@@ -2,9 +2,12 @@
 
 #![allow(dead_code, reason = "two test targets use different halves of it")]
 
+mod client;
+mod source;
+
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
@@ -12,100 +15,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leadonce::clock::{At, Clock, ManualClock, SystemEntropy, uuid_v7};
-use leadonce::http::{Action, Desk, Inbound, Normalisers, Settings, Shared, Unresolved, server};
-use leadonce::intake::{self, Answer, Event, Key, Received, Refused};
+use leadonce::http::{Action, Desk, Normalisers, Settings, Shared, Unresolved, server};
+use leadonce::intake::Answer;
 use leadonce::operation::transition::{Change, Decision, Event as Step, apply};
-use leadonce::operation::{
-    CreateOutcome, CrmId, HashRule, KeyOrigin, Lead, Lease, Operation, OperationId, PayloadHash, SourceKey, Status,
-};
+use leadonce::operation::{CreateOutcome, CrmId, Lead, Lease, Operation, OperationId, Status};
 use leadonce::store::{
     self, AttemptEnd, AttemptWrite, Audit, CallKind, NewAttempt, Role, Store, Story, Update, Updated, Use, Writer,
 };
 use leadonce::telemetry::Metrics;
 use sha2::{Digest, Sha256};
 
+pub(crate) use client::Got;
+use source::inbound;
+
 /// Where the manual clock starts: 2026-12-01T10:00:00Z.
 pub(crate) const START: At = At::from_seconds(1_796_119_200);
 pub(crate) const SHOP_TOKEN: &str = "shop-token";
-
-/// A source that reads a language of its own: each line `KEY=CONTENT` is an event; key `~` has none and a window, key `*` has
-/// none at all; a content that starts with `@SECONDS ` bears its own time. `test`, `spam`, `ignored` and `broken` are what they say.
-#[derive(Debug)]
-pub(crate) struct Lines {
-    answer: Answer,
-    token: Option<&'static str>,
-}
-
-impl intake::Source for Lines {
-    fn receive(&self, request: &intake::Request, _: At) -> Result<Received, Refused> {
-        if let Some(token) = self.token
-            && request.header("authorization") != Some(&format!("Bearer {token}"))
-        {
-            return Err(Refused::Unauthorized { kind: "mismatch", detail: "wrong token".into() });
-        }
-        match request.body.as_slice() {
-            b"test" => Ok(Received::Test),
-            b"spam" => Ok(Received::Spam),
-            b"ignored" => Ok(Received::Ignored("not a lead".into())),
-            _ => match self.events(request) {
-                Ok(events) => Ok(Received::Events(events)),
-                Err(why) if self.answer == Answer::Strict => Err(Refused::BadRequest(why)),
-                Err(why) => Ok(Received::Unreadable(why)),
-            },
-        }
-    }
-
-    fn lead(&self, _: &intake::Request, _: usize) -> Result<Lead, String> {
-        Ok(Lead { name: Some("Anna".into()), ..Lead::default() })
-    }
-
-    fn events(&self, request: &intake::Request) -> Result<Vec<Event>, String> {
-        let text = std::str::from_utf8(&request.body).map_err(|_| "not text")?;
-        let event = |line: &str| {
-            let (key, content) = line.split_once('=').ok_or("a line has no =")?;
-            let key = match key {
-                "~" => Key::Window(Duration::from_secs(120)),
-                "*" => Key::Generate,
-                key => Key::Given(SourceKey::from_native(key.as_bytes()).ok_or("blank key")?, KeyOrigin::Native),
-            };
-            let seconds = content.strip_prefix('@').and_then(|rest| rest.split(' ').next()?.parse().ok());
-            let payload_hash = PayloadHash::from(<[u8; 32]>::from(Sha256::digest(content)));
-            Ok(Event { key, payload_hash, event_at: seconds.map(At::from_seconds), note: None })
-        };
-        text.lines().map(event).collect()
-    }
-
-    fn answer(&self) -> Answer {
-        self.answer.clone()
-    }
-
-    fn hash_rule(&self) -> HashRule {
-        HashRule::current(&[])
-    }
-}
-
-fn inbound(name: &str, answer: Answer, token: Option<&'static str>, rate: Option<f64>) -> Inbound {
-    let settings = intake::Settings {
-        name: name.parse().expect("a name"),
-        kind: "lines".into(),
-        destination: "bitrix".parse().expect("a name"),
-        token: token.map(str::to_owned),
-        secrets: vec![],
-        allow_origins: vec!["https://example.com".into()],
-        thank_you_url: None,
-        key: None,
-        volatile: vec![],
-        default_region: None,
-        missing_key: None,
-        resubmit_window: Duration::from_secs(120),
-        honeypot: String::new(),
-        tolerance: Duration::from_secs(300),
-        max_wait: Duration::from_secs(10),
-        rate_per_second: rate,
-        max_body: 16 * 1024,
-    };
-    Inbound::new(settings, Arc::new(Lines { answer, token }))
-}
 
 /// Carries out decisions as the engine does, without asking any CRM.
 struct PlainDesk {
@@ -410,50 +335,5 @@ impl Drop for Room {
         if let Some(server) = self.threads.drain(..).next() {
             let _ = server.join();
         }
-    }
-}
-
-/// An answer.
-#[derive(Debug, Clone)]
-pub(crate) struct Got {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: String,
-}
-
-impl Got {
-    /// Reads until the connection ends.
-    pub(crate) fn read(stream: &mut TcpStream) -> Self {
-        let mut bytes = Vec::new();
-        // A reset after the answer is an end, too.
-        let _ = stream.read_to_end(&mut bytes);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let mut lines = head.lines();
-        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
-        let headers = lines.filter_map(|line| line.split_once(": "));
-        let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-        Self { status, headers, body: body.to_owned() }
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
-    }
-
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
-    }
-
-    /// The member `operation_id`.
-    pub(crate) fn id(&self) -> String {
-        self.json()["operation_id"].as_str().unwrap_or_else(|| panic!("no operation: {self:?}")).to_owned()
-    }
-
-    /// The last part of the problem's type.
-    pub(crate) fn problem(&self) -> String {
-        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
-        let kind = self.json()["type"].as_str().expect("a type").to_owned();
-        assert_eq!(self.json()["status"], self.status);
-        kind.strip_prefix("urn:leadonce:problem:").expect("our urn").to_owned()
     }
 }

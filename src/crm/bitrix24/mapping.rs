@@ -23,6 +23,8 @@ const TITLE: usize = 255;
 const NAME: usize = 50;
 const CONTACT_VALUE: usize = 250;
 const UTM: usize = 255;
+/// In bytes: a text column of MySQL holds 65 535.
+const COMMENT: usize = 60_000;
 const DEFAULT_TITLE: &str = "{{ lead.name or lead.phone or lead.email or 'Lead' }} ({{ source }})";
 /// Fields that carry the promise or come from the steps; nobody may map over them.
 const OURS: &[&str] = &["originatorId", "originId", "fm", "contactId", "contactIds", "title"];
@@ -160,7 +162,9 @@ impl Mapping {
             }
         }
         if record != Record::Contact {
-            fields.text("title", "Title", TITLE, &self.title.render(&context)?);
+            let title = self.title.render(&context)?;
+            let title: Vec<&str> = title.split_whitespace().collect();
+            fields.text("title", "Title", TITLE, &title.join(" "));
             fields.option("stageId", self.stage_id.as_ref());
             let utm = &order.lead.utm;
             for (name, label, text) in [
@@ -187,7 +191,7 @@ impl Mapping {
             let comment = [describe(&order.lead), fields.whole.join("\n")];
             let comment: Vec<&str> = comment.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
             if !comment.is_empty() {
-                fields.put("comments", json!(comment.join("\n\n")));
+                fields.put("comments", json!(comment_of(&comment.join("\n\n"), order)));
             }
         }
         let extra = if record == Record::Contact { &self.contact_fields } else { &self.fields };
@@ -233,6 +237,16 @@ impl Mapping {
             fields.put("fm", Value::Array(rows));
         }
     }
+}
+
+/// The comment; one that no text column takes is cut, and says where the whole stands.
+fn comment_of(text: &str, order: &Order) -> String {
+    if text.len() <= COMMENT {
+        return text.to_owned();
+    }
+    let end = (0..=COMMENT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let head = text.get(..end).unwrap_or_default();
+    format!("{head}…\n\n(cut; the whole text is kept in leadonce, operation {})", order.operation_id)
 }
 
 /// Reads `fields = { ufCrmService = "{{ lead.fields.service }}" }`.

@@ -279,3 +279,22 @@ fn a_changed_mapping_has_another_version() {
     assert_ne!(plain, version(json!({"stage_id": "NEW"})));
     assert_ne!(plain, version(json!({"fields": {"post": "x"}})));
 }
+
+#[test]
+fn a_comment_that_no_column_takes_is_cut_and_says_where_the_whole_is() {
+    let lead = Lead { message: Some("й".repeat(500_000)), ..Lead::default() };
+    let comment = sent(&connector(json!({})), &order(lead))["fields"]["comments"].clone();
+    let comment = comment.as_str().expect("a comment");
+    assert!(comment.len() < 65_000 && comment.contains("operation 00000000-0000-0000-0000-000000000000"));
+}
+
+#[test]
+fn a_refusal_does_not_repeat_the_leads_contacts() {
+    let body = json!({"error": "ERROR_CORE", "error_description": "anna@example.com is no e-mail"});
+    let CreateOutcome::Failed(failure) =
+        connector(json!({})).read_create(&sample_orders().remove(0), &answered(400, body), NOW)
+    else {
+        panic!("it was refused");
+    };
+    assert_eq!(failure.message, "ERROR_CORE: *** is no e-mail");
+}

@@ -1,0 +1,14 @@
+DROP TABLE cursors;
+DROP TABLE settings;
+DROP TABLE incidents;
+DROP TABLE tokens;
+DROP TABLE audit;
+DROP TABLE destinations;
+DROP TABLE windows;
+DROP TABLE contact_hashes;
+DROP TABLE lead_edits;
+DROP TABLE steps;
+DROP TABLE attempts;
+DROP TABLE transitions;
+DROP TABLE deliveries;
+DROP TABLE operations;

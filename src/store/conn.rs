@@ -1,0 +1,225 @@
+//! Connections: which database a URL means, and how each connection is set up.
+
+use std::path::{Path, PathBuf};
+
+use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
+use diesel::prelude::*;
+use diesel::r2d2::{ManageConnection, R2D2Connection};
+use diesel::result::Error as DbError;
+
+use super::failure::Failure;
+use super::types::StoreError;
+
+/// Oldest SQLite that is safe here: before it a checkpoint beside a write could corrupt the log (sqlite.org/wal.html,
+/// "WAL-reset bug"), and the checkpointer runs beside the writer.
+const OLDEST_SQLITE: (u32, u32) = (3, 52);
+
+/// A connection to either backend. Made by [`Address::connect`] only: the derived `establish` tries one backend after the
+/// other, hides their errors, and would make a new SQLite file out of a mistyped PostgreSQL address.
+#[derive(diesel::MultiConnection)]
+pub(crate) enum AnyConn {
+    Postgres(PgConnection),
+    Sqlite(SqliteConnection),
+}
+
+/// One body, compiled once per backend against the concrete connection: for what the derived enum cannot express
+/// (ON CONFLICT, batches).
+macro_rules! on_each {
+    ($conn:expr, |$c:ident| $body:expr) => {
+        match $conn {
+            $crate::store::conn::AnyConn::Postgres($c) => $body,
+            $crate::store::conn::AnyConn::Sqlite($c) => $body,
+        }
+    };
+}
+pub(super) use on_each;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The one connection that writes.
+    Writer,
+    /// A pooled connection that only reads.
+    Reader,
+    /// A reader on the caller's own thread: never waits for a lock.
+    Inline,
+    /// Copies the write-ahead log back into the SQLite file.
+    Checkpointer,
+}
+
+/// Where the database is.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    /// A file.
+    Sqlite(PathBuf),
+    /// A libpq URL; it may hold a password.
+    Postgres(String),
+}
+
+impl Address {
+    /// Reads the configured URL. An unknown scheme is an error, never a new file.
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        let setup = |text: String| Err(StoreError::Setup(text));
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return setup("the store's url has no scheme; it begins with sqlite:// or postgres://".into());
+        };
+        match scheme {
+            "sqlite" if rest.is_empty() || rest.starts_with(":memory:") || rest.starts_with("file:") => {
+                setup("the store's url names no file; write sqlite:// and a path, such as sqlite://leadonce.db".into())
+            }
+            "sqlite" => Ok(Self::Sqlite(PathBuf::from(rest))),
+            "postgres" | "postgresql" => Ok(Self::Postgres(with_connect_timeout(url))),
+            other => setup(format!("the store's url has the unknown scheme {other}; known are sqlite and postgres")),
+        }
+    }
+
+    /// The SQLite file, if it is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(path) => Some(path),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Opens a connection and sets it up for its purpose.
+    pub(super) fn connect(&self, purpose: Purpose) -> Result<AnyConn, StoreError> {
+        match self {
+            Self::Postgres(url) => {
+                let mut conn = PgConnection::establish(url).map_err(|e| StoreError::Unavailable(e.to_string()))?;
+                conn.batch_execute(POSTGRES_SETUP).map_err(|e| StoreError::Unavailable(e.to_string()))?;
+                Ok(AnyConn::Postgres(conn))
+            }
+            Self::Sqlite(path) => connect_sqlite(path, purpose).map(AnyConn::Sqlite),
+        }
+    }
+}
+
+/// An answer must not hang on a database that is away: two seconds is the least libpq knows.
+fn with_connect_timeout(url: &str) -> String {
+    if url.contains("connect_timeout=") {
+        return url.to_owned();
+    }
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}connect_timeout=2&keepalives_idle=5&keepalives_interval=2&keepalives_count=3")
+}
+
+/// A commit is durable even where the server's default is not (G1); no statement waits for a lock longer than a sender waits.
+const POSTGRES_SETUP: &str = "SET lock_timeout = '2s'; SET default_transaction_isolation = 'read committed';
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');";
+
+/// Opens the SQLite file.
+pub(super) fn connect_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, StoreError> {
+    let unavailable = |e: &dyn std::fmt::Display| StoreError::Unavailable(format!("{}: {e}", path.display()));
+    let Some(name) = path.to_str() else {
+        return Err(StoreError::Setup(format!("the path {} is not UTF-8", path.display())));
+    };
+    let mut conn = SqliteConnection::establish(name).map_err(|e| unavailable(&e))?;
+    // busy_timeout comes first: with several processes starting at once, everything after it would fail by "locked".
+    let pragmas = match purpose {
+        Purpose::Writer => {
+            "PRAGMA busy_timeout=2000; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;
+             PRAGMA cache_size=-65536; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0;"
+        }
+        Purpose::Reader => {
+            "PRAGMA busy_timeout=2000; PRAGMA query_only=ON; PRAGMA cache_size=-8192; PRAGMA mmap_size=268435456;"
+        }
+        Purpose::Inline => {
+            "PRAGMA busy_timeout=0; PRAGMA query_only=ON; PRAGMA cache_size=-4096; PRAGMA mmap_size=268435456;"
+        }
+        Purpose::Checkpointer => "PRAGMA busy_timeout=2000; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0;",
+    };
+    conn.batch_execute(pragmas).map_err(|e| unavailable(&e))?;
+    Ok(conn)
+}
+
+/// Refuses a SQLite library that is too old.
+pub(super) fn check_sqlite_version(conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    let version: String = diesel::select(diesel::dsl::sql::<diesel::sql_types::Text>("sqlite_version()"))
+        .get_result(conn)
+        .map_err(|e| StoreError::Unavailable(e.to_string()))?;
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    let found: (u32, u32) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    if found < OLDEST_SQLITE {
+        let (major, minor) = OLDEST_SQLITE;
+        return Err(StoreError::Setup(format!(
+            "SQLite {version} can corrupt its write-ahead log; {major}.{minor} or later is needed"
+        )));
+    }
+    Ok(())
+}
+
+impl AnyConn {
+    /// A write transaction: BEGIN IMMEDIATE on SQLite (a deferred one that turns to writing fails at once by "locked"),
+    /// BEGIN on PostgreSQL, where READ COMMITTED lets the losers of a claim read the winner in a statement of their own.
+    pub(super) fn write<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Failure>) -> Result<T, Failure> {
+        type Manager = <AnyConn as Connection>::TransactionManager;
+        match self {
+            Self::Postgres(conn) => AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN")?,
+            Self::Sqlite(conn) => AnsiTransactionManager::begin_transaction_sql(conn, "BEGIN IMMEDIATE")?,
+        }
+        match work(self) {
+            Ok(value) => {
+                Manager::commit_transaction(self)?;
+                Ok(value)
+            }
+            Err(failure) => {
+                // A rollback that fails means a broken connection; the first error says more.
+                let _: Result<(), DbError> = Manager::rollback_transaction(self);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Whether the connection still serves.
+    pub(super) fn is_alive(&mut self) -> bool {
+        !self.is_broken() && self.ping().is_ok()
+    }
+}
+
+/// Makes pooled connections for reading.
+pub(super) struct Manager(pub(super) Address);
+
+impl ManageConnection for Manager {
+    type Connection = AnyConn;
+    type Error = StoreError;
+
+    fn connect(&self) -> Result<AnyConn, StoreError> {
+        self.0.connect(Purpose::Reader)
+    }
+
+    fn is_valid(&self, conn: &mut AnyConn) -> Result<(), StoreError> {
+        conn.ping().map_err(|e| StoreError::Unavailable(e.to_string()))
+    }
+
+    fn has_broken(&self, conn: &mut AnyConn) -> bool {
+        std::thread::panicking() || conn.is_broken()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_scheme_is_refused_by_name() {
+        for url in ["mysql://host/db", "host=127.0.0.1 dbname=x", "leadonce.db", "sqlite://", "sqlite://:memory:", ""] {
+            let Err(StoreError::Setup(text)) = Address::parse(url) else { panic!("{url} was accepted") };
+            assert!(text.contains("sqlite"), "{text}");
+        }
+        assert!(Address::parse("mysql://u:secret@host/db").is_err_and(|e| !e.to_string().contains("secret")));
+    }
+
+    #[test]
+    fn a_database_that_is_away_is_noticed_in_time() {
+        let Ok(Address::Postgres(url)) = Address::parse("postgres://h/db?sslmode=disable") else { panic!("refused") };
+        assert!(url.starts_with("postgres://h/db?sslmode=disable&connect_timeout=2"), "{url}");
+        let own = "postgresql://h/db?connect_timeout=7";
+        assert!(Address::parse(own).is_ok_and(|address| address == Address::Postgres(own.into())));
+    }
+
+    #[test]
+    fn the_bundled_sqlite_is_new_enough() {
+        let mut conn = SqliteConnection::establish(":memory:").expect("in memory");
+        check_sqlite_version(&mut conn).expect("new enough");
+    }
+}

@@ -1,0 +1,252 @@
+//! Destinations: whether a CRM account takes calls now (contract 4.1 rules 5 and 6).
+
+use diesel::prelude::*;
+
+use super::codec::clean;
+use super::conn::{AnyConn, on_each};
+use super::failure::Failure;
+use super::schema::destinations;
+use super::types::{Audit, Destination, StoreError};
+use super::{Store, changes};
+use crate::clock::At;
+use crate::operation::DestinationName;
+
+#[derive(Debug, Clone, Queryable, Selectable)]
+#[diesel(table_name = destinations)]
+struct DestinationRow {
+    name: String,
+    kind: String,
+    suspended: bool,
+    reason: Option<String>,
+    since: i64,
+    epoch: i64,
+    probing: bool,
+    throttled_until: Option<i64>,
+    last_success_at: Option<i64>,
+}
+
+impl TryFrom<DestinationRow> for Destination {
+    type Error = StoreError;
+
+    fn try_from(row: DestinationRow) -> Result<Self, StoreError> {
+        let impossible = |e| StoreError::Inconsistent(format!("destination {:?}: {e}", row.name));
+        Ok(Self {
+            name: DestinationName::try_from(row.name.clone()).map_err(impossible)?,
+            kind: row.kind,
+            suspended: row.suspended,
+            reason: row.reason,
+            since: At::from_micros(row.since),
+            epoch: row.epoch,
+            probing: row.probing,
+            throttled_until: row.throttled_until.map(At::from_micros),
+            last_success_at: row.last_success_at.map(At::from_micros),
+        })
+    }
+}
+
+/// Whether a switch was thrown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    /// By this statement.
+    Now,
+    /// By an earlier try of this very write, whose commit was lost.
+    Before,
+    /// By somebody else, or not at all.
+    No,
+}
+
+impl Done {
+    fn of(hit: usize, before: bool) -> Self {
+        match (hit, before) {
+            (0, false) => Self::No,
+            (0, true) => Self::Before,
+            _ => Self::Now,
+        }
+    }
+}
+
+/// Makes rows for configured destinations; a kind that the configuration changed is noted.
+fn ensure(conn: &mut AnyConn, wanted: &[(DestinationName, String)], at: At) -> Result<(), Failure> {
+    for (name, kind) in wanted {
+        let row = (
+            destinations::name.eq(name.as_str()),
+            destinations::kind.eq(clean(kind)),
+            destinations::suspended.eq(false),
+            destinations::since.eq(at.micros()),
+            destinations::epoch.eq(1),
+            destinations::probing.eq(false),
+        );
+        on_each!(conn, |c| diesel::insert_into(destinations::table)
+            .values(row)
+            .on_conflict(destinations::name)
+            .do_update()
+            .set(destinations::kind.eq(clean(kind)))
+            .execute(c))?;
+    }
+    Ok(())
+}
+
+/// All destinations, by name.
+fn all(conn: &mut AnyConn) -> Result<Vec<Destination>, Failure> {
+    let rows: Vec<DestinationRow> =
+        destinations::table.order(destinations::name).select(DestinationRow::as_select()).load(conn)?;
+    Ok(rows.into_iter().map(Destination::try_from).collect::<Result<_, _>>()?)
+}
+
+/// The destination as a take must see it. While it is probing its row is locked, so that two nodes cannot both send the probe
+/// (on SQLite the transaction holds the only write lock anyway).
+pub(super) fn for_take(conn: &mut AnyConn, name: &DestinationName) -> Result<Option<Destination>, Failure> {
+    let Some(seen) = one(conn, name)? else { return Ok(None) };
+    match conn {
+        AnyConn::Postgres(conn) if seen.probing => {
+            let row: Option<DestinationRow> = destinations::table
+                .find(name.as_str())
+                .for_no_key_update()
+                .select(DestinationRow::as_select())
+                .get_result(conn)
+                .optional()?;
+            Ok(row.map(Destination::try_from).transpose()?)
+        }
+        AnyConn::Postgres(_) | AnyConn::Sqlite(_) => Ok(Some(seen)),
+    }
+}
+
+fn one(conn: &mut AnyConn, name: &DestinationName) -> Result<Option<Destination>, Failure> {
+    let row: Option<DestinationRow> =
+        on_each!(conn, |c| destinations::table.find(name.as_str()).select(DestinationRow::as_select()).get_result(c))
+            .optional()?;
+    Ok(row.map(Destination::try_from).transpose()?)
+}
+
+/// Suspends an active destination; for an answer of the CRM only in the epoch of its call. Whether this call did it: of
+/// several answers one wins, and its caller alerts. `again` says that the same write was sent before and its commit was lost.
+fn suspend(
+    conn: &mut AnyConn,
+    name: &DestinationName,
+    epoch: Option<i64>,
+    reason: &str,
+    at: At,
+    again: bool,
+) -> Result<Done, Failure> {
+    let reason = clean(reason);
+    let active = destinations::table.find(name.as_str()).filter(destinations::suspended.eq(false));
+    let set = (
+        destinations::suspended.eq(true),
+        destinations::reason.eq(&reason),
+        destinations::since.eq(at.micros()),
+        destinations::epoch.eq(destinations::epoch + 1),
+        destinations::probing.eq(false),
+    );
+    let hit = match epoch {
+        Some(epoch) => diesel::update(active.filter(destinations::epoch.eq(epoch))).set(set).execute(conn)?,
+        None => diesel::update(active).set(set).execute(conn)?,
+    };
+    let own = |d: Destination| d.suspended && d.since == at && d.reason.as_ref() == Some(&reason);
+    let before = hit == 0 && again && one(conn, name)?.is_some_and(own);
+    Ok(Done::of(hit, before))
+}
+
+/// Ends a suspension; a probe goes first. Whether it was suspended.
+fn resume(conn: &mut AnyConn, name: &DestinationName, at: At, again: bool) -> Result<Done, Failure> {
+    let suspended = destinations::table.find(name.as_str()).filter(destinations::suspended.eq(true));
+    let hit = diesel::update(suspended)
+        .set((
+            destinations::suspended.eq(false),
+            destinations::reason.eq(None::<String>),
+            destinations::since.eq(at.micros()),
+            destinations::epoch.eq(destinations::epoch + 1),
+            destinations::probing.eq(true),
+            destinations::throttled_until.eq(None::<i64>),
+        ))
+        .execute(conn)?;
+    let before = hit == 0 && again && one(conn, name)?.is_some_and(|d| d.probing && d.since == at);
+    Ok(Done::of(hit, before))
+}
+
+/// No call before that time; an earlier wait is never shortened.
+fn throttle(conn: &mut AnyConn, name: &DestinationName, until: At) -> Result<(), Failure> {
+    let shorter = destinations::throttled_until.is_null().or(destinations::throttled_until.lt(until.micros()));
+    diesel::update(destinations::table.find(name.as_str()).filter(shorter))
+        .set(destinations::throttled_until.eq(until.micros()))
+        .execute(conn)?;
+    Ok(())
+}
+
+/// A create was confirmed. Whether that ended a probe, so that the others may go.
+fn succeeded(conn: &mut AnyConn, name: &DestinationName, at: At) -> Result<bool, Failure> {
+    let ended = probe_passed(conn, name)?;
+    let older = destinations::last_success_at.is_null().or(destinations::last_success_at.lt(at.micros()));
+    diesel::update(destinations::table.find(name.as_str()).filter(older))
+        .set(destinations::last_success_at.eq(at.micros()))
+        .execute(conn)?;
+    Ok(ended)
+}
+
+/// The account answered about a lead. Whether that ended a probe.
+fn probe_passed(conn: &mut AnyConn, name: &DestinationName) -> Result<bool, Failure> {
+    let probing = destinations::table.find(name.as_str()).filter(destinations::probing.eq(true));
+    Ok(diesel::update(probing).set(destinations::probing.eq(false)).execute(conn)? == 1)
+}
+
+impl Store {
+    /// Makes rows for configured destinations.
+    pub async fn ensure_destinations(
+        &self,
+        destinations: Vec<(DestinationName, String)>,
+        at: At,
+    ) -> Result<(), StoreError> {
+        self.write(move |conn, _| ensure(conn, &destinations, at)).await
+    }
+
+    /// All destinations.
+    pub async fn destinations(&self) -> Result<Vec<Destination>, StoreError> {
+        self.read(all).await
+    }
+
+    /// Suspends, if the destination is active and (for an answer of the CRM) still in the epoch of the call; whether it did.
+    pub async fn suspend(
+        &self,
+        name: DestinationName,
+        epoch: Option<i64>,
+        reason: String,
+        audit: Option<Audit>,
+        at: At,
+    ) -> Result<bool, StoreError> {
+        self.write(move |conn, again| {
+            let did = suspend(conn, &name, epoch, &reason, at, again)?;
+            if let (Done::Now, Some(entry)) = (did, &audit) {
+                changes::insert_audit(conn, entry)?;
+            }
+            Ok(did != Done::No)
+        })
+        .await
+    }
+
+    /// Resumes; whether it was suspended.
+    pub async fn resume(&self, name: DestinationName, audit: Option<Audit>, at: At) -> Result<bool, StoreError> {
+        let work = move |conn: &mut AnyConn, again: bool| {
+            let did = resume(conn, &name, at, again)?;
+            if let (Done::Now, Some(entry)) = (did, &audit) {
+                changes::insert_audit(conn, entry)?;
+            }
+            Ok(did != Done::No)
+        };
+        self.write_and_wake(work, |resumed| *resumed).await
+    }
+
+    /// No call before that time; never shortens an earlier wait.
+    pub async fn throttle(&self, name: DestinationName, until: At) -> Result<(), StoreError> {
+        self.write(move |conn, _| throttle(conn, &name, until)).await
+    }
+
+    /// A create was confirmed: ends probing, notes the time.
+    pub async fn succeeded(&self, name: DestinationName, at: At) -> Result<(), StoreError> {
+        // The end of a probe lets the others go.
+        self.write_and_wake(move |conn, _| succeeded(conn, &name, at), |ended| *ended).await.map(drop)
+    }
+
+    /// The account answered about a lead: ends probing.
+    pub async fn probe_passed(&self, name: DestinationName) -> Result<(), StoreError> {
+        self.write_and_wake(move |conn, _| probe_passed(conn, &name), |ended| *ended).await.map(drop)
+    }
+}

@@ -1,0 +1,219 @@
+//! Lists and stories: what the admin API and the console show.
+
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+
+use super::codec::{self, clean};
+use super::conn::AnyConn;
+use super::failure::Failure;
+use super::reading;
+use super::rows::{DeliveryRow, OperationRow};
+use super::schema::{attempts, audit, deliveries, operations, transitions};
+use super::types::{Audit, Filter, StoreError, StoredAttempt, StoredTransition, Story};
+use super::{Store, rows};
+use crate::clock::At;
+use crate::operation::{Operation, OperationId};
+
+impl Store {
+    /// A page of a list, newest first.
+    pub async fn list(&self, filter: Filter) -> Result<Vec<Operation>, StoreError> {
+        self.read(move |conn| list(conn, &filter)).await
+    }
+
+    /// Everything about one operation.
+    pub async fn story(&self, id: OperationId) -> Result<Option<Story>, StoreError> {
+        self.read(move |conn| story(conn, id)).await
+    }
+}
+
+fn list(conn: &mut AnyConn, filter: &Filter) -> Result<Vec<Operation>, Failure> {
+    let mut query = operations::table.select(OperationRow::as_select()).into_boxed();
+    if let Some(state) = filter.state {
+        query = query.filter(operations::state.eq(state.as_str()));
+    }
+    if let Some(source) = &filter.source {
+        query = query.filter(operations::source.eq(clean(source)));
+    }
+    if let Some(destination) = &filter.destination {
+        query = query.filter(operations::destination.eq(clean(destination)));
+    }
+    if let Some(reason) = &filter.reason {
+        query = query.filter(operations::reason.eq(clean(reason)));
+    }
+    if let Some(after) = filter.received_after {
+        query = query.filter(operations::received_at.ge(after.micros()));
+    }
+    if let Some(before) = filter.received_before {
+        query = query.filter(operations::received_at.lt(before.micros()));
+    }
+    if let Some(after) = filter.after {
+        query = query.filter(operations::operation_id.lt(after.to_string()));
+    }
+    if let Some(q) = &filter.q {
+        query = query.filter(operations::operation_id.eq_any(ids_of(conn, q)?));
+    }
+    let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+    let rows: Vec<OperationRow> = query.order(operations::operation_id.desc()).limit(limit).load(conn)?;
+    Ok(rows.into_iter().map(Operation::try_from).collect::<Result<_, _>>()?)
+}
+
+/// Operations whose id, key or entity is exactly that text. A key is indexed below its source, so it is looked for under each.
+fn ids_of(conn: &mut AnyConn, q: &str) -> QueryResult<Vec<String>> {
+    let text = clean(q);
+    let sources = sources(conn)?;
+    operations::table
+        .filter(
+            operations::operation_id
+                .eq(text.to_lowercase())
+                .or(operations::crm_id.eq(&text))
+                .or(operations::source.eq_any(sources).and(operations::source_key.eq(q.as_bytes()))),
+        )
+        .select(operations::operation_id)
+        .load(conn)
+}
+
+#[derive(QueryableByName)]
+struct Source {
+    #[diesel(sql_type = Text)]
+    source: String,
+}
+
+/// The names of all sources, by one step through the index per name instead of a walk over all rows.
+fn sources(conn: &mut AnyConn) -> QueryResult<Vec<String>> {
+    let steps = "WITH RECURSIVE step (source) AS (SELECT min(source) FROM operations UNION ALL \
+         SELECT (SELECT min(operations.source) FROM operations WHERE operations.source > step.source) \
+         FROM step WHERE step.source IS NOT NULL) SELECT source FROM step WHERE source IS NOT NULL";
+    let found: Vec<Source> = diesel::sql_query(steps).load(conn)?;
+    Ok(found.into_iter().map(|row| row.source).collect())
+}
+
+fn story(conn: &mut AnyConn, id: OperationId) -> Result<Option<Story>, Failure> {
+    let Some(operation) = reading::operation(conn, id)? else { return Ok(None) };
+    let key = id.to_string();
+    let logged: Vec<DeliveryRow> = deliveries::table
+        .filter(deliveries::operation_id.eq(&key))
+        .order((deliveries::delivery_id, deliveries::event_index))
+        .select(DeliveryRow::as_select())
+        .load(conn)?;
+    let deliveries = logged.into_iter().map(|row| reading::with_body(conn, row)).collect::<Result<_, _>>()?;
+    let conflicts: Vec<String> = operations::table
+        .filter(operations::conflicts_with.eq(&key))
+        .order(operations::operation_id)
+        .select(operations::operation_id)
+        .load(conn)?;
+    Ok(Some(Story {
+        deliveries,
+        attempts: attempts_of(conn, &key)?,
+        transitions: transitions_of(conn, &key)?,
+        audit: audit_of(conn, id)?,
+        edited_lead: reading::edited_lead(conn, id)?,
+        conflicts: conflicts.iter().map(|id| rows::operation_id(id)).collect::<Result<_, _>>()?,
+        operation,
+    }))
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = attempts)]
+struct AttemptRow {
+    attempt_id: String,
+    call: String,
+    number: i64,
+    step: i32,
+    epoch: i64,
+    licence: Option<String>,
+    started_at: i64,
+    ended_at: Option<i64>,
+    class: Option<String>,
+    status: Option<i32>,
+    excerpt: Option<String>,
+    decision: Option<String>,
+    mapping_version: String,
+    request: Option<String>,
+}
+
+impl TryFrom<AttemptRow> for StoredAttempt {
+    type Error = StoreError;
+
+    fn try_from(row: AttemptRow) -> Result<Self, StoreError> {
+        let impossible = |what: String| StoreError::Inconsistent(format!("attempt {}: {what}", row.attempt_id));
+        let small = |value: i32| u16::try_from(value).map_err(|_| impossible(format!("{value} is out of range")));
+        Ok(Self {
+            id: codec::uuid(&row.attempt_id).map_err(impossible)?,
+            number: u32::try_from(row.number).map_err(|_| impossible(format!("number {}", row.number)))?,
+            step: small(row.step)?,
+            status: row.status.map(small).transpose()?,
+            call: row.call,
+            epoch: row.epoch,
+            licence: row.licence,
+            started_at: At::from_micros(row.started_at),
+            ended_at: row.ended_at.map(At::from_micros),
+            class: row.class,
+            excerpt: row.excerpt,
+            decision: row.decision,
+            mapping_version: row.mapping_version,
+            request: row.request,
+        })
+    }
+}
+
+fn attempts_of(conn: &mut AnyConn, operation: &str) -> Result<Vec<StoredAttempt>, Failure> {
+    let found: Vec<AttemptRow> = attempts::table
+        .filter(attempts::operation_id.eq(operation))
+        .order((attempts::started_at, attempts::attempt_id))
+        .select(AttemptRow::as_select())
+        .load(conn)?;
+    Ok(found.into_iter().map(StoredAttempt::try_from).collect::<Result<_, _>>()?)
+}
+
+fn transitions_of(conn: &mut AnyConn, operation: &str) -> Result<Vec<StoredTransition>, Failure> {
+    type Found = (i64, Option<String>, String, Option<String>, String, i64);
+    let found: Vec<Found> = transitions::table
+        .filter(transitions::operation_id.eq(operation))
+        .order(transitions::version)
+        .select((
+            transitions::version,
+            transitions::from_state,
+            transitions::to_state,
+            transitions::reason,
+            transitions::event,
+            transitions::at,
+        ))
+        .load(conn)?;
+    let read = |(version, from, to, reason, event, at): Found| StoredTransition {
+        version,
+        from,
+        to,
+        reason,
+        event,
+        at: At::from_micros(at),
+    };
+    Ok(found.into_iter().map(read).collect())
+}
+
+fn audit_of(conn: &mut AnyConn, id: OperationId) -> Result<Vec<Audit>, Failure> {
+    type Found = (String, i64, String, Option<String>, Option<String>, Option<String>, Option<String>);
+    let found: Vec<Found> = audit::table
+        .filter(audit::operation_id.eq(id.to_string()))
+        .order(audit::seq)
+        .select((
+            audit::actor,
+            audit::at,
+            audit::action,
+            audit::subject,
+            audit::from_state,
+            audit::to_state,
+            audit::note,
+        ))
+        .load(conn)?;
+    let read = |(actor, at, action, subject, from, to, note): Found| Audit {
+        actor,
+        at: At::from_micros(at),
+        action,
+        operation_id: Some(id),
+        subject,
+        from,
+        to,
+        note,
+    };
+    Ok(found.into_iter().map(read).collect())
+}

@@ -1,0 +1,183 @@
+//! Retention (contract 4.1 rule 8, contract 8): payloads are erased when due, the operation stays as a tombstone that still
+//! answers replays and still tells changed content by its hash; much later the tombstone goes too.
+//!
+//! What is not finished is never erased, whatever its age: received, in progress, in review. A body that came with several
+//! events stays until the last of them may lose it.
+
+use diesel::dsl::{exists, not};
+use diesel::prelude::*;
+
+use super::Store;
+use super::conn::AnyConn;
+use super::failure::Failure;
+use super::schema::{attempts, audit, contact_hashes, deliveries, lead_edits, operations, steps, transitions, windows};
+use super::types::{Purged, StoreError};
+use crate::clock::At;
+
+diesel::alias!(deliveries as others: Others);
+diesel::alias!(operations as neighbours: Neighbours);
+
+/// Written down as the moment before which everything finished is erased: `purge` is told that moment, not the present, and
+/// an operation that a retry finished again later is then told apart by being younger.
+fn erased_mark(payload_before: At) -> i64 {
+    payload_before.micros()
+}
+
+impl Store {
+    /// One small step: payloads finished before `payload_before`, tombstones finished before `tombstone_before`, log rows
+    /// without an operation received before `payload_before`; at most `limit` of each. With `dry_run` only counts, all that is
+    /// due.
+    pub async fn purge(
+        &self,
+        payload_before: At,
+        tombstone_before: At,
+        limit: usize,
+        dry_run: bool,
+    ) -> Result<Purged, StoreError> {
+        if dry_run {
+            return self.read(move |conn| Ok(due(conn, payload_before, tombstone_before)?)).await;
+        }
+        self.write(move |conn, _| step(conn, payload_before, tombstone_before, limit)).await
+    }
+}
+
+/// Operations whose payload is due. The condition is written as the index `operations_erasable` has it.
+macro_rules! erasable {
+    ($before:expr) => {
+        operations::table
+            .filter(operations::finished_at.is_not_null())
+            .filter(
+                operations::payload_erased_at.is_null().or(operations::payload_erased_at.lt(operations::finished_at)),
+            )
+            .filter(operations::finished_at.lt($before.micros()))
+    };
+}
+
+/// Tombstones that are due: erased, and nothing else leans on them. A conflict in review points at its first operation, and
+/// the other events of a request share the row that holds its body.
+macro_rules! removable {
+    ($before:expr) => {
+        operations::table
+            .filter(operations::finished_at.lt($before.micros()))
+            .filter(operations::payload_erased_at.is_not_null())
+            .filter(operations::payload_erased_at.ge(operations::finished_at))
+            .filter(not(exists(
+                neighbours.filter(neighbours.field(operations::conflicts_with).eq(operations::operation_id.nullable())),
+            )))
+            .filter(not(exists(
+                deliveries::table
+                    .inner_join(others.on(others.field(deliveries::delivery_id).eq(deliveries::delivery_id)))
+                    .inner_join(
+                        neighbours.on(neighbours
+                            .field(operations::operation_id)
+                            .nullable()
+                            .eq(others.field(deliveries::operation_id))),
+                    )
+                    .filter(deliveries::operation_id.eq(operations::operation_id.nullable()))
+                    .filter(neighbours.field(operations::payload_erased_at).is_null()),
+            )))
+    };
+}
+
+/// Log rows that belong to no operation.
+macro_rules! ownerless {
+    ($before:expr) => {
+        deliveries::table
+            .filter(deliveries::operation_id.is_null())
+            .filter(deliveries::received_at.lt($before.micros()))
+    };
+}
+
+fn due(conn: &mut AnyConn, payload_before: At, tombstone_before: At) -> QueryResult<Purged> {
+    let payloads: i64 = erasable!(payload_before).count().get_result(conn)?;
+    let tombstones: i64 = removable!(tombstone_before).count().get_result(conn)?;
+    let refused: i64 = ownerless!(payload_before).count().get_result(conn)?;
+    let count = |rows: i64| usize::try_from(rows).unwrap_or(0);
+    Ok(Purged { payloads: count(payloads), tombstones: count(tombstones), deliveries: count(refused) })
+}
+
+fn step(conn: &mut AnyConn, payload_before: At, tombstone_before: At, limit: usize) -> Result<Purged, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let payloads = erase_payloads(conn, payload_before, limit)?;
+    let tombstones = remove_tombstones(conn, tombstone_before, limit)?;
+    let refused: Vec<String> = ownerless!(payload_before)
+        .order(deliveries::received_at)
+        .limit(limit)
+        .select(deliveries::delivery_id)
+        .load(conn)?;
+    let removed = diesel::delete(
+        deliveries::table.filter(deliveries::delivery_id.eq_any(&refused)).filter(deliveries::operation_id.is_null()),
+    )
+    .execute(conn)?;
+    let ended: Vec<(String, Vec<u8>)> = windows::table
+        .filter(windows::ends_at.lt(payload_before.micros()))
+        .limit(limit)
+        .select((windows::source, windows::payload_hash))
+        .load(conn)?;
+    for (source, hash) in &ended {
+        diesel::delete(windows::table.find((source, hash)).filter(windows::ends_at.lt(payload_before.micros())))
+            .execute(conn)?;
+    }
+    Ok(Purged { payloads, tombstones, deliveries: removed })
+}
+
+fn erase_payloads(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, Failure> {
+    let due = erasable!(before).order(operations::finished_at).limit(limit).select(operations::operation_id);
+    // The rows stay locked until the commit: a retry that comes in between waits, and finds the payload erased.
+    let ids: Vec<String> = match conn {
+        AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,
+        AnyConn::Sqlite(conn) => due.load(conn)?,
+    };
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    diesel::update(operations::table.filter(operations::operation_id.eq_any(&ids)))
+        .set((operations::payload_erased_at.eq(erased_mark(before)), operations::last_error.eq(None::<String>)))
+        .execute(conn)?;
+    diesel::update(attempts::table.filter(attempts::operation_id.eq_any(&ids)))
+        .set((attempts::request.eq(None::<String>), attempts::excerpt.eq(None::<String>)))
+        .execute(conn)?;
+    diesel::delete(lead_edits::table.filter(lead_edits::operation_id.eq_any(&ids))).execute(conn)?;
+    diesel::delete(contact_hashes::table.filter(contact_hashes::operation_id.eq_any(&ids))).execute(conn)?;
+    erase_bodies(conn, &ids)?;
+    Ok(ids.len())
+}
+
+/// Erases the bodies of the requests that brought these operations, except where another event of the request still needs it.
+fn erase_bodies(conn: &mut AnyConn, ids: &[String]) -> QueryResult<()> {
+    let requests: Vec<String> = deliveries::table
+        .filter(deliveries::operation_id.eq_any(ids))
+        .select(deliveries::delivery_id)
+        .distinct()
+        .load(conn)?;
+    let needed: Vec<String> = deliveries::table
+        .inner_join(operations::table.on(operations::operation_id.nullable().eq(deliveries::operation_id)))
+        .filter(deliveries::delivery_id.eq_any(&requests))
+        .filter(operations::payload_erased_at.is_null())
+        .select(deliveries::delivery_id)
+        .load(conn)?;
+    let free: Vec<&String> = requests.iter().filter(|request| !needed.contains(request)).collect();
+    diesel::update(deliveries::table.filter(deliveries::delivery_id.eq_any(free)))
+        .set((deliveries::body.eq(None::<Vec<u8>>), deliveries::headers.eq(None::<String>)))
+        .execute(conn)
+        .map(drop)
+}
+
+fn remove_tombstones(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, Failure> {
+    let due = removable!(before).order(operations::finished_at).limit(limit).select(operations::operation_id);
+    let ids: Vec<String> = match conn {
+        AnyConn::Postgres(conn) => due.for_update().skip_locked().load(conn)?,
+        AnyConn::Sqlite(conn) => due.load(conn)?,
+    };
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    diesel::delete(audit::table.filter(audit::operation_id.eq_any(&ids))).execute(conn)?;
+    diesel::delete(contact_hashes::table.filter(contact_hashes::operation_id.eq_any(&ids))).execute(conn)?;
+    diesel::delete(lead_edits::table.filter(lead_edits::operation_id.eq_any(&ids))).execute(conn)?;
+    diesel::delete(steps::table.filter(steps::operation_id.eq_any(&ids))).execute(conn)?;
+    diesel::delete(attempts::table.filter(attempts::operation_id.eq_any(&ids))).execute(conn)?;
+    diesel::delete(transitions::table.filter(transitions::operation_id.eq_any(&ids))).execute(conn)?;
+    diesel::delete(deliveries::table.filter(deliveries::operation_id.eq_any(&ids))).execute(conn)?;
+    Ok(diesel::delete(operations::table.filter(operations::operation_id.eq_any(&ids))).execute(conn)?)
+}

@@ -1,0 +1,149 @@
+//! Take: due work of one destination goes to one worker, in the writer's transaction. Each row is moved by the operation's own
+//! transition and a conditional UPDATE; on PostgreSQL other nodes skip the rows that are being taken.
+
+use diesel::dsl::min;
+use diesel::prelude::*;
+
+use super::conn::AnyConn;
+use super::failure::Failure;
+use super::rows::OperationRow;
+use super::schema::operations;
+use super::types::{Destination, Take, Taken};
+use super::{changes, destinations};
+use crate::clock::At;
+use crate::operation::transition::{Change, Event, apply};
+use crate::operation::{Lease, Operation};
+
+/// Expired leases that are moved in one take at most; the rest follows in the next.
+const EXPIRED_AT_ONCE: usize = 100;
+
+/// Rows read beyond those wanted, so that an impossible row at the head of the queue cannot stop the rows behind it.
+const SPARE: usize = 4;
+
+/// Gives the worker what is due.
+pub(super) fn take(conn: &mut AnyConn, take: &Take) -> Result<Taken, Failure> {
+    let mut taken = Taken::default();
+    let Some(destination) = destinations::for_take(conn, &take.destination)? else { return Ok(taken) };
+    expire(conn, take, &mut taken)?;
+    let throttled = destination.throttled_until.is_some_and(|until| until > take.now);
+    if !destination.suspended && !throttled {
+        take_lookups(conn, take, &destination, &mut taken)?;
+        claim_creates(conn, take, &destination, &mut taken)?;
+    }
+    taken.next_due = next_due(conn, take, &destination)?;
+    Ok(taken)
+}
+
+/// Leases that are over by more than the grace: their worker is lost.
+fn expire(conn: &mut AnyConn, take: &Take, taken: &mut Taken) -> Result<(), Failure> {
+    let due = operations::table
+        .filter(operations::destination.eq(take.destination.as_str()))
+        .filter(operations::lease_until.le(take.now.minus(take.grace).micros()))
+        .order(operations::lease_until)
+        .limit(limit(EXPIRED_AT_ONCE))
+        .select(operations::all_columns);
+    let rows: Vec<OperationRow> = match conn {
+        AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,
+        AnyConn::Sqlite(conn) => due.load(conn)?,
+    };
+    let event = Event::LeaseExpired { grace: take.grace, timeout: take.timeout, first_lookup_at: take.first_lookup_at };
+    move_each(conn, rows, EXPIRED_AT_ONCE, &event, "lease_expired", take.now, &mut taken.expired)
+}
+
+/// Due creates. While the destination is probing, one at a time shows whether it works again (contract 4.1 rule 6).
+fn claim_creates(conn: &mut AnyConn, take: &Take, destination: &Destination, taken: &mut Taken) -> Result<(), Failure> {
+    // Look-ups and creates share the worker's slots.
+    let mut wanted = take.creates.saturating_sub(taken.lookups.len());
+    if destination.probing {
+        let under_way: i64 = operations::table
+            .filter(operations::destination.eq(take.destination.as_str()))
+            .filter(operations::lease_until.is_not_null())
+            .count()
+            .get_result(conn)?;
+        wanted = if under_way == 0 { wanted.min(1) } else { 0 };
+    }
+    if wanted == 0 {
+        return Ok(());
+    }
+    let due = operations::table
+        .filter(operations::destination.eq(take.destination.as_str()))
+        .filter(operations::next_attempt_at.le(take.now.micros()))
+        .order(operations::next_attempt_at)
+        .limit(limit(wanted.saturating_add(SPARE)))
+        .select(operations::all_columns);
+    let rows: Vec<OperationRow> = match conn {
+        AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,
+        AnyConn::Sqlite(conn) => due.load(conn)?,
+    };
+    let lease = Lease { owner: take.owner.clone(), until: take.lease_until };
+    let event = Event::Claimed { lease, destination_epoch: destination.epoch };
+    move_each(conn, rows, wanted, &event, "claimed", take.now, &mut taken.creates)
+}
+
+/// Due look-ups.
+fn take_lookups(conn: &mut AnyConn, take: &Take, destination: &Destination, taken: &mut Taken) -> Result<(), Failure> {
+    if take.lookups == 0 {
+        return Ok(());
+    }
+    let due = operations::table
+        .filter(operations::destination.eq(take.destination.as_str()))
+        .filter(operations::next_lookup_at.le(take.now.micros()))
+        .order(operations::next_lookup_at)
+        .limit(limit(take.lookups.saturating_add(SPARE)))
+        .select(operations::all_columns);
+    let rows: Vec<OperationRow> = match conn {
+        AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,
+        AnyConn::Sqlite(conn) => due.load(conn)?,
+    };
+    let event = Event::LookupTaken { next_lookup_at: take.lookup_again_at, destination_epoch: destination.epoch };
+    move_each(conn, rows, take.lookups, &event, "lookup_taken", take.now, &mut taken.lookups)
+}
+
+/// Moves up to `wanted` of the rows by one event.
+fn move_each(
+    conn: &mut AnyConn,
+    rows: Vec<OperationRow>,
+    wanted: usize,
+    event: &Event,
+    name: &str,
+    now: At,
+    into: &mut Vec<Operation>,
+) -> Result<(), Failure> {
+    for row in rows {
+        if into.len() >= wanted {
+            break;
+        }
+        let before = match Operation::try_from(row) {
+            Ok(operation) => operation,
+            Err(error) => {
+                // It stays where it is for a person to look at; the others must not wait for that.
+                tracing::error!(%error, "left untouched");
+                continue;
+            }
+        };
+        let Ok(Change::To(after)) = apply(&before, event, now) else { continue };
+        if changes::moved(conn, &before, &after, name)? {
+            into.push(*after);
+        }
+    }
+    Ok(())
+}
+
+/// The earliest time at which a further take may find something.
+fn next_due(conn: &mut AnyConn, take: &Take, destination: &Destination) -> Result<Option<At>, Failure> {
+    let of_destination = operations::table.filter(operations::destination.eq(take.destination.as_str()));
+    let lease: Option<i64> = of_destination.select(min(operations::lease_until)).get_result(conn)?;
+    let expiry = lease.map(|until| At::from_micros(until).plus(take.grace));
+    if destination.suspended {
+        return Ok(expiry);
+    }
+    let create: Option<i64> = of_destination.select(min(operations::next_attempt_at)).get_result(conn)?;
+    let lookup: Option<i64> = of_destination.select(min(operations::next_lookup_at)).get_result(conn)?;
+    let call = [create, lookup].into_iter().flatten().min().map(At::from_micros);
+    let call = call.map(|due| destination.throttled_until.map_or(due, |until| due.max(until)));
+    Ok([expiry, call].into_iter().flatten().min())
+}
+
+fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}

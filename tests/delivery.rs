@@ -1,0 +1,573 @@
+//! The delivery engine on a real store, stepped by one thread under a clock that only the test moves, against a simulated CRM
+//! that speaks Bitrix24's protocol.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leadonce::clock::{At, Clock, ManualClock, SeededEntropy, uuid_v7};
+use leadonce::crm::{Answer, Call, Exchange, Transport, TransportError};
+use leadonce::delivery::{Engine, Line, LookupPolicy, Pause, Ports, RetryPolicy, Settings};
+use leadonce::intake::{Answer as SenderAnswer, Event, Received, Refused, Request, Source};
+use leadonce::operation::{
+    DestinationName, FailureClass, HashRule, KeyOrigin, Lead, Licence, Operation, OperationId, PayloadHash, SourceKey,
+    SourceName, State, Status, Variant,
+};
+use leadonce::store::{self, Admit, Destination, NewDelivery, NewEvent, Store, Use};
+use leadonce::telemetry::Metrics;
+use serde_json::{Value, json};
+
+/// What the CRM does with one call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Play {
+    /// Carries it out and answers.
+    Good,
+    /// Carries it out; the answer is lost.
+    Lost,
+    /// Does not carry it out; the answer is lost all the same.
+    Broken,
+    /// Cannot be reached.
+    Away,
+    /// Refuses it by its rate limit, with this Retry-After in seconds.
+    Limit(u64),
+    /// Refuses the account.
+    Denied,
+    /// Refuses the lead.
+    Invalid,
+}
+
+#[derive(Debug, Default)]
+struct Crm {
+    /// What comes next; `Good` after the last, or what `always` says.
+    plays: VecDeque<Play>,
+    always: Option<Play>,
+    /// Look-ups do not see entities.
+    blind: bool,
+    /// originId of each entity, in the order of creation.
+    entities: Vec<String>,
+    /// Titles by originId.
+    creates: usize,
+    lookups: usize,
+    /// Moves the clock during a call.
+    takes: Duration,
+}
+
+#[derive(Debug, Clone)]
+struct SimulatedCrm {
+    state: Arc<Mutex<Crm>>,
+    clock: Arc<ManualClock>,
+}
+
+impl SimulatedCrm {
+    fn with<T>(&self, f: impl FnOnce(&mut Crm) -> T) -> T {
+        f(&mut self.state.lock().expect("the CRM"))
+    }
+
+    fn answer(&self, call: &Call) -> Exchange {
+        let body: Value = serde_json::from_slice(&call.body).expect("a JSON call");
+        self.with(|crm| {
+            self.clock.advance(crm.takes);
+            let create = call.url.contains("crm.item.add");
+            if create {
+                crm.creates += 1;
+            } else {
+                crm.lookups += 1;
+            }
+            let play = crm.plays.pop_front().or(crm.always).unwrap_or(Play::Good);
+            let lost = |class| Err(TransportError { class, message: "the connection broke".into(), status: None });
+            match play {
+                Play::Away => return lost(FailureClass::NotSent),
+                Play::Broken => return lost(FailureClass::Uncertain),
+                Play::Limit(seconds) => {
+                    let headers = vec![("retry-after".into(), seconds.to_string())];
+                    let body = br#"{"error":"QUERY_LIMIT_EXCEEDED","error_description":"Too many requests"}"#.to_vec();
+                    return Ok(Answer { status: 503, headers, body });
+                }
+                Play::Denied => return answered(401, &json!({"error": "INVALID_CREDENTIALS", "error_description": "no"})),
+                Play::Invalid => {
+                    return answered(400, &json!({"error": "CRM_FIELD_ERROR_REQUIRED", "error_description": "a field is missing"}));
+                }
+                Play::Good | Play::Lost => {}
+            }
+            let good = if create {
+                let key = body.pointer("/fields/originId").and_then(Value::as_str).expect("an originId").to_owned();
+                crm.entities.push(key.clone());
+                json!({"result": {"item": {"id": crm.entities.len(), "originatorId": "leadonce", "originId": key}}})
+            } else {
+                let key = body.pointer("/filter/=originId").and_then(Value::as_str).expect("a filter");
+                let seen = |(_, origin): &(usize, &String)| !crm.blind && origin.as_str() == key;
+                let item = |(number, origin): (usize, &String)| {
+                    json!({"id": number + 1, "originatorId": "leadonce", "originId": origin})
+                };
+                let items: Vec<Value> = crm.entities.iter().enumerate().filter(seen).map(item).collect();
+                json!({"result": {"items": items}})
+            };
+            if play == Play::Lost { lost(FailureClass::Uncertain) } else { answered(200, &good) }
+        })
+    }
+}
+
+fn answered(status: u16, body: &Value) -> Exchange {
+    let headers = vec![("content-type".into(), "application/json".into())];
+    Ok(Answer { status, headers, body: body.to_string().into_bytes() })
+}
+
+impl Transport for SimulatedCrm {
+    fn send<'a>(&'a self, call: &'a Call, _: Duration) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
+        Box::pin(async move { self.answer(call) })
+    }
+}
+
+/// A source whose lead is the body's text as a name; some bodies cannot be read, one kills whoever reads it.
+#[derive(Debug)]
+struct Plain;
+
+impl Source for Plain {
+    fn receive(&self, _: &Request, _: At) -> Result<Received, Refused> {
+        Ok(Received::Test)
+    }
+    fn lead(&self, request: &Request, _: usize) -> Result<Lead, String> {
+        let text = String::from_utf8_lossy(&request.body).into_owned();
+        assert_ne!(text, "poison", "a lead that the mapper cannot bear");
+        if text == "unreadable" { Err("there is no lead in it".into()) } else { Ok(Lead { name: Some(text), ..Lead::default() }) }
+    }
+    fn events(&self, _: &Request) -> Result<Vec<Event>, String> {
+        Ok(Vec::new())
+    }
+    fn answer(&self) -> SenderAnswer {
+        SenderAnswer::Empty
+    }
+    fn hash_rule(&self) -> HashRule {
+        HashRule::current(&[])
+    }
+}
+
+#[derive(Debug)]
+struct ClockPause(Arc<ManualClock>);
+
+impl Pause for ClockPause {
+    fn pause(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.0.advance(time);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct World {
+    clock: Arc<ManualClock>,
+    crm: SimulatedCrm,
+    store: Store,
+    engine: Engine,
+    names: BTreeMap<String, OperationId>,
+    _folder: tempfile::TempDir,
+}
+
+const SETTLE: Duration = Duration::from_secs(120);
+const LEASE: Duration = Duration::from_secs(60);
+
+fn settings() -> Settings {
+    Settings {
+        timeout: Duration::from_secs(15),
+        concurrency: 4,
+        rate_per_second: 1_000.0,
+        burst: 1_000,
+        lease: LEASE,
+        retry: RetryPolicy {
+            max_attempts: 3,
+            initial_interval: Duration::from_secs(1),
+            multiplier: 2.0,
+            jitter: 0.5,
+            max_interval: Duration::from_secs(300),
+            max_elapsed: Duration::from_secs(86_400),
+        },
+        lookup: LookupPolicy {
+            first_after: Duration::from_secs(5),
+            settle: SETTLE,
+            give_up: Duration::from_secs(86_400),
+            trusted: true,
+        },
+    }
+}
+
+fn name<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
+    text.parse().expect("a name")
+}
+
+impl World {
+    async fn new(settings: Settings) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = Arc::new(ManualClock::at(At::from_seconds(1_800_000_000)));
+        let url = format!("sqlite://{}", folder.path().join("store.db").display());
+        let (store, mut writer) =
+            Store::open(&store::Settings { url, queue: 4096, batch: 256, readers: 2 }, Use::Serve).expect("a store");
+        std::thread::spawn(move || while writer.run_one() {});
+        let destination: DestinationName = name("crm");
+        store.ensure_destinations(vec![(destination.clone(), "bitrix24".into())], clock.now()).await.expect("rows");
+        let crm = SimulatedCrm { state: Arc::default(), clock: Arc::clone(&clock) };
+        let engine = engine(&store, &clock, &crm, settings, "node-1");
+        Self { clock, crm, store, engine, names: BTreeMap::new(), _folder: folder }
+    }
+
+    fn now(&self) -> At {
+        self.clock.now()
+    }
+
+    async fn deliver(&mut self, text: &str) -> OperationId {
+        let entropy = SeededEntropy::new(u64::try_from(self.names.len()).expect("small") + 1);
+        let id = OperationId(uuid_v7(self.now(), &entropy));
+        let delivery_id = id.0;
+        let mut hash = [0; 32];
+        hash[..text.len().min(32)].copy_from_slice(&text.as_bytes()[..text.len().min(32)]);
+        let operation = Operation {
+            id,
+            source: name("plain"),
+            source_key: SourceKey::from_native(text.as_bytes()),
+            variant: Variant::First,
+            key_origin: KeyOrigin::Native,
+            payload_hash: PayloadHash::from(hash),
+            hash_rule: HashRule::current(&[]),
+            destination: name("crm"),
+            status: Status::Received { next_attempt_at: self.now(), licence: Licence::FirstSend },
+            attempts: 0,
+            counted: 0,
+            series_since: None,
+            series_epoch: 0,
+            lookups: 0,
+            step: 0,
+            epoch: 0,
+            version: 1,
+            crm_id: None,
+            other_crm_ids: None,
+            conflicts_with: None,
+            last_error: None,
+            delivery_id,
+            event_index: 0,
+            received_at: self.now(),
+            updated_at: self.now(),
+            finished_at: None,
+            payload_erased_at: None,
+        };
+        let delivery = NewDelivery {
+            id: delivery_id,
+            source: name("plain"),
+            received_at: self.now(),
+            method: "POST".into(),
+            headers: Vec::new(),
+            body: text.as_bytes().to_vec(),
+            note: None,
+        };
+        let admit = Admit { delivery, events: vec![NewEvent { operation, window: None }], rehash: Arc::new(|_, _| None) };
+        self.store.admit(admit).await.expect("admitted");
+        self.names.insert(text.to_owned(), id);
+        id
+    }
+
+    /// Everything that is due now, one after the other.
+    async fn step(&self) {
+        let crm: DestinationName = name("crm");
+        loop {
+            let taken = self.engine.take(&crm, 4).await.expect("taken");
+            if taken.creates.is_empty() && taken.lookups.is_empty() {
+                return;
+            }
+            for operation in taken.lookups {
+                self.engine.look_up(operation).await.expect("looked up");
+            }
+            for operation in taken.creates {
+                self.engine.create(operation).await.expect("created");
+            }
+        }
+    }
+
+    /// Lets time pass in steps, carrying out what falls due.
+    async fn pass(&self, time: Duration, step: Duration) {
+        let mut passed = Duration::ZERO;
+        while passed < time {
+            self.clock.advance(step);
+            passed += step;
+            self.step().await;
+        }
+    }
+
+    async fn operation(&self, text: &str) -> Operation {
+        self.store.operation(self.names[text]).await.expect("read").expect("an operation")
+    }
+
+    async fn destination(&self) -> Destination {
+        self.store.destinations().await.expect("read").remove(0)
+    }
+
+    fn creates(&self) -> usize {
+        self.crm.with(|crm| crm.creates)
+    }
+
+    fn entities(&self) -> usize {
+        self.crm.with(|crm| crm.entities.len())
+    }
+
+    fn play(&self, plays: &[Play]) {
+        self.crm.with(|crm| crm.plays.extend(plays));
+    }
+}
+
+fn engine(store: &Store, clock: &Arc<ManualClock>, crm: &SimulatedCrm, settings: Settings, node: &str) -> Engine {
+    let connector = json!({"webhook_url": "https://portal.example/rest/1/secret/"});
+    let connector = connector.as_object().cloned().expect("an object");
+    let connector = leadonce::crm::registry::build("bitrix24", connector).expect("a connector");
+    let ports = Ports {
+        store: store.clone(),
+        transport: Arc::new(crm.clone()),
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        entropy: Arc::new(SeededEntropy::new(7)),
+        pause: Arc::new(ClockPause(Arc::clone(clock))),
+        metrics: Metrics::new().expect("metrics"),
+    };
+    let lines = HashMap::from([(name("crm"), Line { settings, connector })]);
+    let sources: HashMap<SourceName, Arc<dyn Source>> = HashMap::from([(name("plain"), Arc::new(Plain) as Arc<dyn Source>)]);
+    Engine::new(ports, node.to_owned(), lines, sources)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn c12_six_hours_of_outage_lose_nothing_and_double_nothing() {
+    let mut world = World::new(settings()).await;
+    world.crm.with(|crm| crm.always = Some(Play::Away));
+    for number in 0..300 {
+        world.deliver(&format!("lead {number}")).await;
+        world.clock.advance(Duration::from_millis(1));
+    }
+    world.step().await;
+    world.pass(Duration::from_secs(6 * 3600), Duration::from_secs(600)).await;
+    assert_eq!(world.entities(), 0);
+    assert_eq!(world.operation("lead 7").await.state(), State::Received, "an outage uses up no attempts");
+    world.crm.with(|crm| crm.always = None);
+    world.pass(Duration::from_secs(900), Duration::from_secs(60)).await;
+    assert_eq!(world.entities(), 300);
+    for number in 0..300 {
+        assert_eq!(world.operation(&format!("lead {number}")).await.state(), State::Completed);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_look_up_before_settle_proves_nothing() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Lost]);
+    world.crm.with(|crm| crm.blind = true);
+    world.deliver("slow index").await;
+    world.step().await;
+    world.pass(SETTLE - SECOND * 5, SECOND * 5).await;
+    assert_eq!((world.creates(), world.operation("slow index").await.state()), (1, State::InProgress));
+    world.crm.with(|crm| crm.blind = false);
+    world.pass(SECOND * 10, SECOND).await;
+    assert_eq!(world.operation("slow index").await.state(), State::Completed);
+    assert_eq!((world.creates(), world.entities()), (1, 1));
+}
+
+#[tokio::test]
+async fn after_settle_a_trusted_empty_look_up_allows_one_more_create() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Broken]);
+    world.deliver("never arrived").await;
+    world.step().await;
+    world.pass(SETTLE + SECOND * 30, SECOND * 5).await;
+    let operation = world.operation("never arrived").await;
+    assert_eq!((operation.state(), operation.attempts), (State::Completed, 2));
+    assert_eq!(world.entities(), 1);
+}
+
+#[tokio::test]
+async fn an_empty_look_up_that_is_not_trusted_asks_a_person() {
+    let mut untrusted = settings();
+    untrusted.lookup.trusted = false;
+    let mut world = World::new(untrusted).await;
+    world.play(&[Play::Broken]);
+    world.deliver("x").await;
+    world.step().await;
+    world.pass(SETTLE + SECOND * 30, SECOND * 5).await;
+    let operation = world.operation("x").await;
+    assert_eq!((operation.status.reason(), world.creates()), (Some("uncertain_outcome"), 1));
+}
+
+#[tokio::test]
+async fn c85_a_clock_that_jumps_ahead_does_not_shorten_settle() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Lost]);
+    world.crm.with(|crm| crm.blind = true);
+    world.deliver("jump").await;
+    world.step().await;
+    world.clock.jump_to(world.now().plus(Duration::from_secs(3600)));
+    world.step().await;
+    assert_eq!(world.crm.with(|crm| crm.lookups), 1, "the look-up is due by the wall clock");
+    assert_eq!((world.creates(), world.operation("jump").await.state()), (1, State::InProgress));
+}
+
+#[tokio::test]
+async fn a_restarted_process_waits_settle_on_its_own_clock() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Lost]);
+    world.crm.with(|crm| crm.blind = true);
+    world.deliver("restart").await;
+    world.step().await;
+    // Stopped for an hour: the new process has seen none of it pass.
+    world.clock.jump_to(world.now().plus(Duration::from_secs(3600)));
+    world.engine = engine(&world.store, &world.clock, &world.crm, settings(), "node-2");
+    world.step().await;
+    assert_eq!((world.creates(), world.operation("restart").await.state()), (1, State::InProgress));
+}
+
+#[tokio::test]
+async fn a_worker_lost_before_its_call_is_replaced_without_a_look_up() {
+    let mut world = World::new(settings()).await;
+    world.deliver("a").await;
+    let taken = world.engine.take(&name("crm"), 4).await.expect("taken");
+    assert_eq!(taken.creates.len(), 1);
+    world.step().await;
+    assert_eq!(world.creates(), 0, "the lease still runs");
+    world.pass(LEASE + SECOND * 6, SECOND * 2).await;
+    assert_eq!(world.operation("a").await.state(), State::Completed);
+    assert_eq!((world.creates(), world.crm.with(|crm| crm.lookups)), (1, 0));
+}
+
+#[tokio::test]
+async fn c40_a_lead_that_kills_its_workers_ends_in_review() {
+    let mut world = World::new(settings()).await;
+    world.deliver("deadly").await;
+    for _ in 0..3 {
+        // Each worker dies between claim and call.
+        assert_eq!(world.engine.take(&name("crm"), 4).await.expect("taken").creates.len(), 1);
+        world.clock.advance(LEASE + SECOND * 6);
+        let expired = world.engine.take(&name("crm"), 0).await.expect("taken").expired;
+        assert_eq!(expired.len(), 1);
+    }
+    world.step().await;
+    assert_eq!(world.operation("deadly").await.status.reason(), Some("attempts_exhausted"));
+    assert_eq!(world.creates(), 0);
+}
+
+#[tokio::test]
+async fn c40_a_lead_that_panics_the_mapper_holds_up_no_other() {
+    let mut world = World::new(settings()).await;
+    world.deliver("poison").await;
+    world.deliver("good").await;
+    world.step().await;
+    world.pass(Duration::from_secs(60), SECOND).await;
+    assert_eq!(world.operation("good").await.state(), State::Completed);
+    let poison = world.operation("poison").await;
+    assert_eq!((poison.status.reason(), poison.attempts), (Some("attempts_exhausted"), 3));
+    assert!(poison.last_error.is_some());
+}
+
+#[tokio::test]
+async fn a_lead_that_cannot_be_read_is_refused_with_its_cause() {
+    let mut world = World::new(settings()).await;
+    world.deliver("unreadable").await;
+    world.step().await;
+    let operation = world.operation("unreadable").await;
+    assert_eq!((operation.state(), operation.status.reason()), (State::FailedTerminal, Some("rejected")));
+    assert_eq!(operation.last_error.as_deref(), Some("there is no lead in it"));
+}
+
+#[tokio::test]
+async fn a_retry_after_slows_the_whole_destination() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Limit(90)]);
+    world.deliver("first").await;
+    world.step().await;
+    world.deliver("second").await;
+    world.pass(SECOND * 89, SECOND).await;
+    assert_eq!(world.creates(), 1, "nobody calls before the time told");
+    world.pass(SECOND * 120, SECOND).await;
+    assert_eq!(world.entities(), 2);
+    assert_eq!(world.crm.with(|crm| crm.lookups), 0, "a limit is not uncertain");
+}
+
+#[tokio::test]
+async fn an_account_stop_suspends_once_and_resume_sends_one_probe_first() {
+    let mut world = World::new(settings()).await;
+    world.crm.with(|crm| crm.always = Some(Play::Denied));
+    for number in 0..6 {
+        world.deliver(&format!("lead {number}")).await;
+    }
+    world.step().await;
+    world.pass(SECOND * 600, SECOND * 60).await;
+    let calls = world.creates();
+    assert!(calls <= 4, "{calls} calls to an account that refuses");
+    assert!(world.destination().await.suspended);
+    let open = world.store.incidents().await.expect("read");
+    assert_eq!(open.len(), 1, "{open:?}");
+
+    // Resumed too early: one probe finds out, and all wait again.
+    assert!(world.store.resume(name("crm"), None, world.now()).await.expect("resumed"));
+    world.step().await;
+    assert_eq!(world.creates(), calls + 1);
+    assert!(world.destination().await.suspended);
+
+    world.crm.with(|crm| crm.always = None);
+    assert!(world.store.resume(name("crm"), None, world.now()).await.expect("resumed"));
+    world.pass(SECOND * 10, SECOND).await;
+    assert_eq!(world.entities(), 6);
+    for number in 0..6 {
+        assert_eq!(world.operation(&format!("lead {number}")).await.state(), State::Completed);
+    }
+}
+
+#[tokio::test]
+async fn a_suspension_that_comes_between_claim_and_call_stops_the_call() {
+    let mut world = World::new(settings()).await;
+    world.deliver("a").await;
+    let mut taken = world.engine.take(&name("crm"), 4).await.expect("taken");
+    let claimed = taken.creates.remove(0);
+    assert!(world.store.suspend(name("crm"), None, "by hand".into(), None, world.now()).await.expect("suspended"));
+    world.engine.create(claimed).await.expect("given back");
+    assert_eq!((world.creates(), world.operation("a").await.state()), (0, State::Received));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_lease_completes_the_operation_all_the_same() {
+    let mut world = World::new(settings()).await;
+    // The call outlasts its lease; meanwhile another worker finds the lease expired.
+    world.crm.with(|crm| crm.takes = LEASE + SECOND * 10);
+    world.deliver("late").await;
+    let claimed = world.engine.take(&name("crm"), 4).await.expect("taken").creates.remove(0);
+    let other = engine(&world.store, &world.clock, &world.crm, settings(), "node-2");
+    let during = async {
+        while world.creates() == 0 {
+            tokio::task::yield_now().await;
+        }
+        other.take(&name("crm"), 4).await.expect("taken")
+    };
+    let (created, _) = tokio::join!(world.engine.create(claimed), during);
+    created.expect("written");
+    world.crm.with(|crm| crm.takes = Duration::ZERO);
+    world.pass(SETTLE * 2, SECOND * 10).await;
+    let operation = world.operation("late").await;
+    assert_eq!((operation.state(), operation.attempts, world.creates()), (State::Completed, 1, 1));
+}
+
+#[tokio::test]
+async fn attempts_that_the_crm_rejects_as_invalid_are_not_repeated() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Invalid]);
+    world.deliver("x").await;
+    world.step().await;
+    world.pass(SECOND * 600, SECOND * 60).await;
+    assert_eq!((world.creates(), world.operation("x").await.state()), (1, State::FailedTerminal));
+}
+
+#[tokio::test]
+async fn no_more_is_taken_than_slots_are_free() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Lost, Play::Lost, Play::Lost]);
+    for number in 0..3 {
+        world.deliver(&format!("uncertain {number}")).await;
+    }
+    world.step().await;
+    for number in 0..5 {
+        world.deliver(&format!("fresh {number}")).await;
+    }
+    world.clock.advance(SECOND * 10);
+    let taken = world.engine.take(&name("crm"), 2).await.expect("taken");
+    assert!(taken.creates.len() + taken.lookups.len() <= 2, "{} and {}", taken.creates.len(), taken.lookups.len());
+}
