@@ -810,3 +810,26 @@ fn a_real_file_is_loaded_with_the_secrets_beside_it() {
     std::fs::write(&path, b"# fine\n# caf\xe9\n").expect("written");
     assert_eq!(load().expect_err("latin-1").to_string(), "line 2: this is not UTF-8 text");
 }
+
+#[test]
+fn the_configurations_of_the_documents_are_lawful() {
+    let source = "\n[[source]]\nname = \"site\"\nkind = \"form\"\ndestination = \"crm\"\n";
+    for (document, more) in [(include_str!("../README.md"), ""), (include_str!("../docs/CONFIGURATION.md"), source)] {
+        let (_, example) = document.split_once("```toml\n").expect("an example");
+        let (example, _) = example.split_once("```").expect("its end");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("leadonce.toml");
+        std::fs::write(&path, format!("{example}{more}")).expect("written");
+        let checked = std::process::Command::new(env!("CARGO_BIN_EXE_leadonce"))
+            .args(["check", "--config"])
+            .arg(&path)
+            .env("BITRIX24_WEBHOOK_URL", "https://portal.example/rest/1/s3cret-webhook/")
+            .env("CRM_AUTHORIZATION", "Bearer s3cret-token")
+            .output()
+            .expect("the program runs");
+        let shown = String::from_utf8_lossy(&checked.stdout).into_owned();
+        let faults = String::from_utf8_lossy(&checked.stderr);
+        assert!(checked.status.success(), "{faults}\nin\n{example}");
+        assert!(shown.contains("kind = \"form\"") && !shown.contains("s3cret"), "{shown}");
+    }
+}

@@ -189,7 +189,7 @@ impl Page<'_> {
 /// Whether a kind's own key may hold a secret, to judge by its name. Rather one too many.
 fn is_telling(key: &str) -> bool {
     let key = key.to_lowercase();
-    ["webhook", "token", "secret", "password", "key", "auth", "header", "cookie", "credential"]
+    ["webhook", "token", "secret", "password", "api_key", "api-key", "apikey", "auth", "header", "cookie", "credential"]
         .iter()
         .any(|word| key.contains(word))
 }

@@ -1,7 +1,7 @@
 //! Configuration: the file `leadonce.toml` and the environment, read once at start into values that need no further check.
 //!
 //! Promises: what [`parse`] returns is complete and lawful, or every fault is reported at once with its line and key; a key
-//! that nobody knows is a fault; no secret appears in a fault or in [`effective`]. It is pure but for [`load`], the one place
+//! that nobody knows is a fault; no secret appears in a fault or in [`effective()`]. It is pure but for [`load`], the one place
 //! that reads the real environment and files. It must not know what a kind of CRM or source does with its settings: their
 //! registries are asked through [`Kinds`].
 //!
@@ -65,7 +65,7 @@ pub struct Server {
     pub public_url: Option<String>,
     /// Largest body, after decoding, in bytes; a source may have a limit of its own.
     pub max_body: usize,
-    /// Threads that serve requests; `None`: one per core.
+    /// Threads that serve requests; `None`: as many as `app` thinks right.
     pub workers: Option<usize>,
 }
 
