@@ -22,8 +22,8 @@ macro_rules! on_both {
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                if let Some(url) = super::postgres::fresh_database() {
-                    $story(Some(url)).await;
+                if let Some(database) = super::postgres::database() {
+                    $story(Some(database.url().to_owned())).await;
                 }
             }
         }
