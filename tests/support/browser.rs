@@ -59,7 +59,7 @@ pub async fn start(javascript: bool) -> Option<Browser> {
         match connected {
             Ok(client) => return Some(Browser { client, _driver: driver, _profile: profile }),
             Err(fantoccini::error::NewSessionError::Lost(_) | fantoccini::error::NewSessionError::FailedC(_)) => {
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
             Err(error) => panic!("no browser session: {error}"),
         }
