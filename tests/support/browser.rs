@@ -10,8 +10,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::json;
 
 /// A browser; it and its driver end when dropped.
-pub struct Browser {
-    pub client: Client,
+pub(crate) struct Browser {
+    pub(crate) client: Client,
     // In this order: the browser must have ended before its folder goes.
     _driver: Driver,
     _profile: tempfile::TempDir,
@@ -24,7 +24,7 @@ struct Driver {
 }
 
 /// Starts one, or says loudly that it is missing; fails instead where `LEADONCE_TEST_STRICT` is set.
-pub async fn start(javascript: bool) -> Option<Browser> {
+pub(crate) async fn start(javascript: bool) -> Option<Browser> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
     let driver = Command::new("chromedriver")
         .arg(format!("--port={port}"))
