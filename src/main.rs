@@ -7,5 +7,5 @@ use clap::Parser;
 fn main() -> ExitCode {
     let cli = leadonce::app::cli::Cli::parse();
     let filter = leadonce::config::log_filter();
-    actix_web::rt::System::new().block_on(leadonce::app::run(cli, &filter)).into()
+    leadonce::app::run(cli, &filter).into()
 }

@@ -63,7 +63,9 @@ impl Site {
             if let Some((head, body)) = text.split_once("\r\n\r\n") {
                 let length = head
                     .lines()
-                    .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:").map(|n| n.trim().to_owned()))
+                    .find_map(|line| {
+                        line.to_ascii_lowercase().strip_prefix("content-length:").map(|n| n.trim().to_owned())
+                    })
                     .and_then(|n| n.parse().ok())
                     .unwrap_or(0);
                 if body.len() >= length {
@@ -246,7 +248,13 @@ async fn the_demo_keeps_its_promise_before_the_visitors_eyes() {
     })
     .await;
     client.execute(button, vec![]).await.expect("sent again");
-    client.find(Locator::XPath("//button[contains(.,'once more')]")).await.expect("redeliver").click().await.expect("clicked");
+    client
+        .find(Locator::XPath("//button[contains(.,'once more')]"))
+        .await
+        .expect("redeliver")
+        .click()
+        .await
+        .expect("clicked");
     until("still one deal", async || {
         let (deals, states) = deals_and_states(client).await;
         (deals == "1" && states == ["completed"]).then_some(())
@@ -254,7 +262,13 @@ async fn the_demo_keeps_its_promise_before_the_visitors_eyes() {
     .await;
 
     // A lost answer of the CRM is found again.
-    client.find(Locator::XPath("//button[contains(.,'lose')]")).await.expect("the fault").click().await.expect("clicked");
+    client
+        .find(Locator::XPath("//button[contains(.,'lose')]"))
+        .await
+        .expect("the fault")
+        .click()
+        .await
+        .expect("clicked");
     let message = client.find(Locator::Css("form.lead textarea")).await.expect("the message");
     message.send_keys(" Another question.").await.expect("typed");
     client.execute("document.querySelector('form.lead button').click()", vec![]).await.expect("sent");

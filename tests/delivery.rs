@@ -131,7 +131,11 @@ impl Source for Plain {
     fn lead(&self, request: &Request, _: usize) -> Result<Lead, String> {
         let text = String::from_utf8_lossy(&request.body).into_owned();
         assert_ne!(text, "poison", "a lead that the mapper cannot bear");
-        if text == "unreadable" { Err("there is no lead in it".into()) } else { Ok(Lead { name: Some(text), ..Lead::default() }) }
+        if text == "unreadable" {
+            Err("there is no lead in it".into())
+        } else {
+            Ok(Lead { name: Some(text), ..Lead::default() })
+        }
     }
     fn events(&self, _: &Request) -> Result<Vec<Event>, String> {
         Ok(Vec::new())
@@ -257,7 +261,8 @@ impl World {
             body: text.as_bytes().to_vec(),
             note: None,
         };
-        let admit = Admit { delivery, events: vec![NewEvent { operation, window: None }], rehash: Arc::new(|_, _| None) };
+        let admit =
+            Admit { delivery, events: vec![NewEvent { operation, window: None }], rehash: Arc::new(|_, _| None) };
         self.store.admit(admit).await.expect("admitted");
         self.names.insert(text.to_owned(), id);
         id
@@ -324,7 +329,8 @@ fn engine(store: &Store, clock: &Arc<ManualClock>, crm: &SimulatedCrm, settings:
         metrics: Metrics::new().expect("metrics"),
     };
     let lines = HashMap::from([(name("crm"), Line { settings, connector })]);
-    let sources: HashMap<SourceName, Arc<dyn Source>> = HashMap::from([(name("plain"), Arc::new(Plain) as Arc<dyn Source>)]);
+    let sources: HashMap<SourceName, Arc<dyn Source>> =
+        HashMap::from([(name("plain"), Arc::new(Plain) as Arc<dyn Source>)]);
     Engine::new(ports, node.to_owned(), lines, sources)
 }
 

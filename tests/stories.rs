@@ -225,13 +225,13 @@ async fn contact_and_deal(store: Option<String>) {
     setup.destination.push_str("entity = \"deal\"\n");
     let gateway = Gateway::start(setup).await;
     // The contact is made; the deal's create loses its answer. Only the deal is looked up.
-    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1}, {"call": "create", "kind": "commit_then_hang"}]));
+    gateway
+        .faults(json!([{"call": "create", "kind": "delay", "ms": 1}, {"call": "create", "kind": "commit_then_hang"}]));
     gateway.deliver("c21", &lead("Egor"), 0).await;
     gateway.in_state("c21", "completed").await;
     assert_eq!((gateway.entities(), gateway.creates()), (2, 2));
     // The deal cannot be reached: it alone is sent again.
-    gateway
-        .faults(json!([{"call": "create", "kind": "delay", "ms": 1}, {"call": "create", "kind": "limit_503"}]));
+    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1}, {"call": "create", "kind": "limit_503"}]));
     gateway.deliver("c21b", &lead("Egor"), 0).await;
     gateway.in_state("c21b", "completed").await;
     assert_eq!((gateway.entities(), gateway.creates()), (4, 5));
@@ -300,12 +300,11 @@ on_both!(c53_a_redirect_is_not_followed_and_the_leads_wait, super::moved_address
 
 async fn throttled(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway
-        .faults(json!([
-            {"call": "create", "kind": "throttled", "retry_after": "120junk"},
-            {"call": "create", "kind": "throttled", "retry_after": "1"},
-            {"call": "create", "kind": "limit_503"},
-        ]));
+    gateway.faults(json!([
+        {"call": "create", "kind": "throttled", "retry_after": "120junk"},
+        {"call": "create", "kind": "throttled", "retry_after": "1"},
+        {"call": "create", "kind": "limit_503"},
+    ]));
     gateway.deliver("c05", &lead("Ivan"), 0).await;
     let done = gateway.in_state("c05", "completed").await;
     assert_eq!(done["attempts"], 4);
@@ -408,7 +407,8 @@ async fn scopes(store: Option<String>) {
     assert_eq!((mine.status, theirs.status), (201, 201));
     assert_ne!(mine.body["crm_id"], theirs.body["crm_id"]);
     // A source's token reads its own operations and no other's.
-    let peek = gateway.client.get(format!("{}/v1/operations?source=shop&key=1", gateway.url)).bearer_auth("other-token");
+    let peek =
+        gateway.client.get(format!("{}/v1/operations?source=shop&key=1", gateway.url)).bearer_auth("other-token");
     assert!([401, 403, 404].contains(&Answer::of(peek).await.status));
     gateway.end().await;
 }

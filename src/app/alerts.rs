@@ -99,7 +99,8 @@ impl Alerts {
             ("webhook-id".to_owned(), id.clone()),
             ("webhook-timestamp".to_owned(), seconds.to_string()),
         ];
-        if let Some(signature) = channel.secret.as_deref().and_then(|secret| sign_webhook(secret, &id, seconds, &body)) {
+        if let Some(signature) = channel.secret.as_deref().and_then(|secret| sign_webhook(secret, &id, seconds, &body))
+        {
             headers.push(("webhook-signature".to_owned(), signature));
         }
         let call =

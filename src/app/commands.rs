@@ -18,8 +18,12 @@ use crate::sandbox;
 use crate::store::{Audit, Role, Store, Use};
 use crate::telemetry::logging::{self, Format};
 
-/// Carries out what the command line asks for.
-pub async fn run(cli: Cli, filter: &str) -> Exit {
+/// Carries out what the command line asks for, on a runtime of its own.
+pub fn run(cli: Cli, filter: &str) -> Exit {
+    actix_web::rt::System::new().block_on(carry_out_and_tell(cli, filter))
+}
+
+async fn carry_out_and_tell(cli: Cli, filter: &str) -> Exit {
     let format = match &cli.command {
         Command::Serve(serve) => serve.log_format.into(),
         _ => Format::Text,
@@ -54,7 +58,11 @@ async fn carry_out(command: Command) -> Result<Exit> {
         }
         Command::Sandbox(sandbox) => {
             let mut running = sandbox::Sandbox::start(&sandbox.listen.to_string()).await?;
-            say(&format!("the sandbox CRM listens on {}\nBitrix24 webhook_url: {}", running.url(), running.bitrix_url()))?;
+            say(&format!(
+                "the sandbox CRM listens on {}\nBitrix24 webhook_url: {}",
+                running.url(),
+                running.bitrix_url()
+            ))?;
             tokio::select! {
                 () = running.ended() => Ok(Exit::Failed),
                 () = signalled() => Ok(Exit::Done),
@@ -132,7 +140,10 @@ async fn tokens(command: TokenCommand) -> Result<Exit> {
         TokenCommand::Revoke { configured, name } => {
             with_config(&configured, async move |config| {
                 let audit = audit("token_revoke", &name);
-                anyhow::ensure!(open(&config)?.revoke_token(name.clone(), audit).await?, "no active token is named {name}");
+                anyhow::ensure!(
+                    open(&config)?.revoke_token(name.clone(), audit).await?,
+                    "no active token is named {name}"
+                );
                 say(&format!("the token of {name} is revoked"))
             })
             .await

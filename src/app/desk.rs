@@ -17,7 +17,13 @@ pub(super) struct OperatorDesk {
 }
 
 impl OperatorDesk {
-    async fn carry_out(&self, id: OperationId, version: i64, action: Action, actor: &str) -> Result<Operation, Unresolved> {
+    async fn carry_out(
+        &self,
+        id: OperationId,
+        version: i64,
+        action: Action,
+        actor: &str,
+    ) -> Result<Operation, Unresolved> {
         let ports = self.engine.ports();
         let operation = ports.store.operation(id).await.map_err(Unresolved::Store)?.ok_or(Unresolved::NotFound)?;
         if operation.version != version {

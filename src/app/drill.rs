@@ -42,7 +42,11 @@ pub(super) async fn run(program: &Path) -> Result<Vec<Row>> {
         };
     }
     play!("one webhook delivered twice", "one CRM entity; the second gets the first result", delivered_twice);
-    play!("the CRM created the deal, the answer timed out", "no second deal; the result is found and stored", answer_lost);
+    play!(
+        "the CRM created the deal, the answer timed out",
+        "no second deal; the result is found and stored",
+        answer_lost
+    );
     play!("two workers get one lead at the same moment", "one claims the operation", same_moment);
     play!(
         "the process restarts after the create step",

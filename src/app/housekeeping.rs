@@ -111,7 +111,8 @@ impl Housekeeping {
         let operations = self.store.unindexed(before, STEP).await?;
         let more = operations.len() == STEP;
         let contacts = operations.iter().map(|(operation, work)| {
-            let lead = self.engine.lead(operation, work.delivery.as_ref(), work.edited_lead.as_ref()).unwrap_or_default();
+            let lead =
+                self.engine.lead(operation, work.delivery.as_ref(), work.edited_lead.as_ref()).unwrap_or_default();
             let normal = lead.phones.into_iter().chain(lead.emails).filter_map(|contact| contact.normal);
             (operation.id, normal.collect())
         });

@@ -13,7 +13,11 @@ pub(super) async fn run(command: OperationsCommand) -> Result<Exit> {
         OperationsCommand::List(list) => listed(list).await,
         OperationsCommand::Show { gateway, id, json } => {
             let story = Api::of(&gateway)?.get(&format!("/v1/admin/operations/{id}"), &[]).await?;
-            if json { say(&serde_json::to_string_pretty(&story)?)? } else { show(&story)? }
+            if json {
+                say(&serde_json::to_string_pretty(&story)?)?
+            } else {
+                show(&story)?
+            }
             Ok(Exit::Done)
         }
         OperationsCommand::Resolve(resolve) => resolved(resolve).await,
@@ -54,7 +58,18 @@ async fn listed(list: ListOperations) -> Result<Exit> {
 }
 
 fn show(story: &Value) -> Result<()> {
-    for name in ["operation_id", "status", "reason", "source", "source_key", "crm", "crm_key", "crm_id", "last_error", "version"] {
+    for name in [
+        "operation_id",
+        "status",
+        "reason",
+        "source",
+        "source_key",
+        "crm",
+        "crm_key",
+        "crm_id",
+        "last_error",
+        "version",
+    ] {
         say(&format!("{name:<13} {}", story.get(name).map(plain).unwrap_or_default()))?;
     }
     for (list, columns) in [
@@ -75,7 +90,9 @@ async fn resolved(resolve: Resolve) -> Result<Exit> {
     let path = format!("/v1/admin/operations/{}", resolve.id);
     let version = match resolve.if_version {
         Some(version) => version,
-        None => api.get(&path, &[]).await?.get("version").and_then(Value::as_i64).context("the answer has no version")?,
+        None => {
+            api.get(&path, &[]).await?.get("version").and_then(Value::as_i64).context("the answer has no version")?
+        }
     };
     let body = match resolve.action {
         Action::Complete { crm_id, note } => json!({"action": "complete", "crm_id": crm_id, "note": note}),

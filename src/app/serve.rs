@@ -78,7 +78,8 @@ impl Application {
         };
         let node = format!("node-{}", uuid_v7(clock.now(), entropy.as_ref()));
         let longest = parts.lines.values().map(|line| line.settings.timeout).max().unwrap_or_default();
-        let sources = parts.sources.iter().map(|(settings, source)| (settings.name.clone(), Arc::clone(source))).collect();
+        let sources =
+            parts.sources.iter().map(|(settings, source)| (settings.name.clone(), Arc::clone(source))).collect();
         let engine = Arc::new(Engine::new(ports, node, parts.lines, sources));
 
         let listener = TcpListener::bind(&config.server.listen)
@@ -103,7 +104,8 @@ impl Application {
         let workers = config.server.workers.unwrap_or(2);
         let server = http::server(Arc::new(shared), listener, workers)?;
         let retention = Retention { payload: config.retention.payload, tombstone: config.retention.tombstone };
-        let channel = config.alerts.webhook_url.clone().map(|url| Channel { url, secret: config.alerts.webhook_secret.clone() });
+        let channel =
+            config.alerts.webhook_url.clone().map(|url| Channel { url, secret: config.alerts.webhook_secret.clone() });
         Ok(Self {
             port,
             server,
@@ -160,7 +162,9 @@ impl Application {
             }
         };
         if tokio::time::timeout(stop_bound, finished).await.is_err() {
-            tracing::warn!("calls were still open at the end of the time to stop; their leases expire and they are looked up");
+            tracing::warn!(
+                "calls were still open at the end of the time to stop; their leases expire and they are looked up"
+            );
             handle.stop(false).await;
         }
         for chore in chores {
@@ -186,7 +190,9 @@ async fn nothing_is_missing(store: &Store, config: &Config) -> Result<()> {
     let (sources, destinations) = store.open_names().await?;
     let known: BTreeSet<&str> = config.sources.iter().map(|source| source.name.as_str()).collect();
     if let Some(name) = sources.iter().find(|name| !known.contains(name.as_str())) {
-        bail!("source {name} has open operations but is not configured; put its [[source]] back until they are finished");
+        bail!(
+            "source {name} has open operations but is not configured; put its [[source]] back until they are finished"
+        );
     }
     let known: BTreeSet<&str> = config.destinations.iter().map(|destination| destination.name.as_str()).collect();
     if let Some(name) = destinations.iter().find(|name| !known.contains(name.as_str())) {

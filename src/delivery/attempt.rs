@@ -53,8 +53,7 @@ impl Engine {
             self.give_back(claimed).await?;
             return Ok(None);
         }
-        let Some((calling, attempt)) = self.begin(line, claimed, call_of(&prepared)).await?
-        else {
+        let Some((calling, attempt)) = self.begin(line, claimed, call_of(&prepared)).await? else {
             return Ok(None);
         };
         let exhausted = calling.counted >= line.settings.retry.max_attempts;
@@ -166,7 +165,9 @@ impl Engine {
                 decision: told(&current, &after),
             };
             let step_done = match &outcome {
-                CreateOutcome::Created(id) if after.version > current.version && !last_step => Some((attempt.step, id.clone())),
+                CreateOutcome::Created(id) if after.version > current.version && !last_step => {
+                    Some((attempt.step, id.clone()))
+                }
                 _ => None,
             };
             let update = Update {

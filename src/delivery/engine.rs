@@ -163,7 +163,12 @@ impl Engine {
     }
 
     /// The lead of an operation: as an operator corrected it, else read from the logged bytes.
-    pub fn lead(&self, operation: &Operation, delivery: Option<&StoredDelivery>, edited: Option<&Lead>) -> Result<Lead, String> {
+    pub fn lead(
+        &self,
+        operation: &Operation,
+        delivery: Option<&StoredDelivery>,
+        edited: Option<&Lead>,
+    ) -> Result<Lead, String> {
         if let Some(lead) = edited {
             return Ok(lead.clone());
         }
@@ -214,7 +219,12 @@ impl Engine {
     }
 
     /// What a failed call means for its destination, beyond the one lead.
-    pub(super) async fn heed(&self, operation: &Operation, failure: &Failure, settings: &Settings) -> Result<(), StoreError> {
+    pub(super) async fn heed(
+        &self,
+        operation: &Operation,
+        failure: &Failure,
+        settings: &Settings,
+    ) -> Result<(), StoreError> {
         let name = operation.destination.clone();
         match failure.class {
             FailureClass::Account => {
@@ -226,7 +236,8 @@ impl Engine {
                 }
             }
             FailureClass::Throttled => {
-                let wait = failure.retry_after.unwrap_or(settings.retry.initial_interval).min(settings.retry.max_elapsed);
+                let wait =
+                    failure.retry_after.unwrap_or(settings.retry.initial_interval).min(settings.retry.max_elapsed);
                 tracing::warn!(destination = %name, wait_ms = wait.as_millis(), "the CRM's rate limit: the destination slows down");
                 self.ports.store.throttle(name, self.now().plus(wait)).await?;
             }
@@ -242,5 +253,6 @@ impl Engine {
 
 /// Runs foreign or lead-driven code; a panic becomes a message (case C40: one bad lead must not kill the worker).
 pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|_| "the program failed on this lead (a panic); please report it".to_owned())
+    catch_unwind(AssertUnwindSafe(f))
+        .map_err(|_| "the program failed on this lead (a panic); please report it".to_owned())
 }

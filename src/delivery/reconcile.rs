@@ -30,7 +30,9 @@ impl Engine {
                     .unwrap_or_else(|panic| LookupOutcome::Failed(Failure::new(FailureClass::Uncertain, panic)));
                 (Some(exchange), outcome)
             }
-            None => (None, LookupOutcome::Failed(Failure::new(FailureClass::NotSent, "the look-up could not be built"))),
+            None => {
+                (None, LookupOutcome::Failed(Failure::new(FailureClass::NotSent, "the look-up could not be built")))
+            }
         };
         let ended_at = self.now();
         let class = match &outcome {
@@ -46,7 +48,13 @@ impl Engine {
             trusted: policy.trusted,
             give_up: policy.give_up,
             outcome: outcome.clone(),
-            next_lookup_at: retry::next_lookup(ended_at, send_ended_at, told_to_wait(&outcome), &policy, &line.settings.retry),
+            next_lookup_at: retry::next_lookup(
+                ended_at,
+                send_ended_at,
+                told_to_wait(&outcome),
+                &policy,
+                &line.settings.retry,
+            ),
             retry_at: self.retry_at(&operation, &line.settings),
             last_step: usize::from(operation.step) + 1 == line.connector.steps().len(),
         };
@@ -71,7 +79,9 @@ impl Engine {
             decision: told(&operation, &after),
         };
         let step_done = match &outcome {
-            LookupOutcome::Found(ids) if after.step > operation.step => ids.first().map(|id| (operation.step, id.clone())),
+            LookupOutcome::Found(ids) if after.step > operation.step => {
+                ids.first().map(|id| (operation.step, id.clone()))
+            }
             _ => None,
         };
         let update = Update {

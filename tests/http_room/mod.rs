@@ -117,7 +117,7 @@ pub(crate) struct Room {
     pub(crate) store: Store,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) metrics: Metrics,
-    writer: Option<Writer>,
+    writer: std::sync::Mutex<Option<Writer>>,
     stop: Option<actix_web::dev::ServerHandle>,
     threads: Vec<JoinHandle<()>>,
     _directory: tempfile::TempDir,
@@ -178,12 +178,21 @@ impl Room {
         };
         let threads = vec![std::thread::spawn(serve)];
         let stop = Some(told.recv().expect("a handle"));
-        Self { addr, store, clock, metrics, writer: Some(writer), stop, threads, _directory: directory }
+        Self {
+            addr,
+            store,
+            clock,
+            metrics,
+            writer: std::sync::Mutex::new(Some(writer)),
+            stop,
+            threads,
+            _directory: directory,
+        }
     }
 
     /// Starts the writer.
     pub(crate) fn write(&mut self) {
-        let mut writer = self.writer.take().expect("the writer was paused");
+        let mut writer = self.writer.lock().expect("the lock").take().expect("the writer was paused");
         self.threads.push(std::thread::spawn(move || while writer.run_one() {}));
         let destinations = vec![("bitrix".parse().expect("a name"), "bitrix24".to_owned())];
         now(self.store.ensure_destinations(destinations, self.clock.now())).expect("a destination");

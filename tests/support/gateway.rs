@@ -76,14 +76,7 @@ impl Gateway {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .expect("a client");
-        let mut gateway = Self {
-            url: String::new(),
-            token: String::new(),
-            client,
-            sandbox,
-            folder,
-            child: None,
-        };
+        let mut gateway = Self { url: String::new(), token: String::new(), client, sandbox, folder, child: None };
         gateway.run();
         let made = gateway.command(&["token", "create", "--role", "admin", "--name", "story", "--json"]);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -98,7 +91,8 @@ impl Gateway {
 
     /// Starts the process (again).
     pub fn run(&mut self) {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).expect("a log");
+        let log =
+            std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).expect("a log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_leadonce"))
             .arg("serve")
             .arg("--config")

@@ -128,7 +128,8 @@ async fn resume(shared: web::Data<Shared>) -> HttpResponse {
 impl Shared {
     async fn operations(&self) -> Result<Vec<Value>> {
         let url = format!("{}/v1/admin/operations?limit=20", self.gateway);
-        let page: Value = self.client.get(url).bearer_auth(&self.token).send().await?.error_for_status()?.json().await?;
+        let page: Value =
+            self.client.get(url).bearer_auth(&self.token).send().await?.error_for_status()?.json().await?;
         Ok(page.get("items").and_then(Value::as_array).cloned().unwrap_or_default())
     }
 
@@ -144,11 +145,13 @@ impl Shared {
         let newest = operations.first().context("nothing was submitted yet")?;
         let id = newest.get("operation_id").and_then(Value::as_str).context("an operation_id")?;
         let url = format!("{}/v1/admin/operations/{id}", self.gateway);
-        let story: Value = self.client.get(url).bearer_auth(&self.token).send().await?.error_for_status()?.json().await?;
+        let story: Value =
+            self.client.get(url).bearer_auth(&self.token).send().await?.error_for_status()?.json().await?;
         let delivery = story.pointer("/deliveries/0").context("a delivery")?;
         let body = delivery.get("body").and_then(Value::as_str).context("the raw body")?.to_owned();
         let headers = delivery.get("headers").and_then(Value::as_object).cloned().unwrap_or_default();
-        let content_type = headers.get("content-type").and_then(Value::as_str).unwrap_or("application/x-www-form-urlencoded");
+        let content_type =
+            headers.get("content-type").and_then(Value::as_str).unwrap_or("application/x-www-form-urlencoded");
         let url = format!("{}/v1/intake/site", self.gateway);
         Ok(self.client.post(url).header("content-type", content_type).body(body).send().await?)
     }

@@ -422,11 +422,12 @@ fn rule_3_a_lost_worker_leaves_an_uncertain_outcome_settled_from_lease_end_and_t
 }
 
 #[test]
-fn a_lost_worker_that_had_sent_nothing_leaves_the_operation_as_it_was() {
+fn a_lost_worker_that_had_sent_nothing_costs_one_of_the_budget_and_nothing_else() {
     let over = NOW.plus(s(60)).plus(GRACE);
     let next = after(&claimed(), &expired(None), over);
     assert_eq!(next.status, Status::Received { next_attempt_at: over, licence: Licence::FirstSend });
-    assert_eq!((next.attempts, next.counted), (1, 0));
+    // Case C40: a lead that kills its workers before their call must not do so for ever.
+    assert_eq!((next.attempts, next.counted), (1, 1));
 }
 
 #[test]
