@@ -159,7 +159,7 @@ impl Store {
         }
         let sealed = Sealed::new(&admit.delivery);
         let (ask, answer) = Ask::new(admit::Intake { admit, sealed });
-        self.try_send(Job::Admit(ask))?;
+        self.try_send(Job::Admit(Box::new(ask)))?;
         answered(answer).await
     }
 
