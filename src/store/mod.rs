@@ -35,6 +35,8 @@ mod inserts;
 mod job;
 mod lists;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod reading;
 mod retention;
 mod rows;

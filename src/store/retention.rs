@@ -115,19 +115,16 @@ fn due(conn: &mut AnyConn, payload_before: At, tombstone_before: At) -> QueryRes
     })
 }
 
-fn step(conn: &mut AnyConn, payload_before: At, tombstone_before: At, limit: usize) -> Result<Purged, Failure> {
+pub(super) fn step(
+    conn: &mut AnyConn,
+    payload_before: At,
+    tombstone_before: At,
+    limit: usize,
+) -> Result<Purged, Failure> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let payloads = erase_payloads(conn, payload_before, limit)? + erase_late_replays(conn, payload_before, limit)?;
     let tombstones = remove_tombstones(conn, tombstone_before, limit)?;
-    let refused: Vec<String> = ownerless!(payload_before)
-        .order(deliveries::received_at)
-        .limit(limit)
-        .select(deliveries::delivery_id)
-        .load(conn)?;
-    let removed = diesel::delete(
-        deliveries::table.filter(deliveries::delivery_id.eq_any(&refused)).filter(deliveries::operation_id.is_null()),
-    )
-    .execute(conn)?;
+    let refused = remove_ownerless(conn, payload_before, limit)?;
     let ended: Vec<(String, Vec<u8>)> = windows::table
         .filter(windows::ends_at.lt(payload_before.micros()))
         .limit(limit)
@@ -137,7 +134,17 @@ fn step(conn: &mut AnyConn, payload_before: At, tombstone_before: At, limit: usi
         diesel::delete(windows::table.find((source, hash)).filter(windows::ends_at.lt(payload_before.micros())))
             .execute(conn)?;
     }
-    Ok(Purged { payloads, tombstones, deliveries: removed })
+    Ok(Purged { payloads, tombstones, deliveries: refused })
+}
+
+fn remove_ownerless(conn: &mut AnyConn, before: At, limit: i64) -> QueryResult<usize> {
+    let due = ownerless!(before).order(deliveries::received_at).limit(limit).select(deliveries::delivery_id);
+    let requests: Vec<String> = due.load(conn)?;
+    if requests.is_empty() {
+        return Ok(0);
+    }
+    let of_requests = deliveries::table.filter(deliveries::delivery_id.eq_any(&requests));
+    diesel::delete(of_requests.filter(deliveries::operation_id.is_null())).execute(conn)
 }
 
 fn erase_payloads(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, Failure> {
@@ -175,6 +182,9 @@ fn erase_late_replays(conn: &mut AnyConn, before: At, limit: i64) -> QueryResult
 
 /// Erases the bodies of these requests, except where another event of a request still needs it; how many.
 fn erase_bodies(conn: &mut AnyConn, requests: &[String]) -> QueryResult<usize> {
+    if requests.is_empty() {
+        return Ok(0);
+    }
     let needed: Vec<String> = deliveries::table
         .inner_join(operations::table.on(operations::operation_id.nullable().eq(deliveries::operation_id)))
         .filter(deliveries::delivery_id.eq_any(requests))
