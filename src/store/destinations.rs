@@ -86,6 +86,14 @@ fn ensure(conn: &mut AnyConn, wanted: &[(DestinationName, String)], at: At) -> R
     Ok(())
 }
 
+/// A destination in that state.
+#[cfg(test)]
+pub(super) fn make_for_tests(conn: &mut AnyConn, name: &DestinationName, probing: bool, at: At) {
+    ensure(conn, &[(name.clone(), "http".into())], at).expect("made");
+    let row = destinations::table.find(name.as_str());
+    diesel::update(row).set(destinations::probing.eq(probing)).execute(conn).expect("set");
+}
+
 /// All destinations, by name.
 fn all(conn: &mut AnyConn) -> Result<Vec<Destination>, Failure> {
     let rows: Vec<DestinationRow> =

@@ -92,7 +92,7 @@ impl<T: Send, F: FnMut(&mut AnyConn, bool) -> Result<T, Failure> + Send> Task fo
 /// One write.
 pub(super) enum Job {
     /// Log a delivery and claim its events.
-    Admit(Ask<Intake, Vec<Admission>>),
+    Admit(Box<Ask<Intake, Vec<Admission>>>),
     /// Change an operation.
     Update(Box<Ask<Update, Updated>>),
     /// Take due work.

@@ -35,6 +35,8 @@ mod inserts;
 mod job;
 mod lists;
 mod migrate;
+#[cfg(test)]
+mod plans;
 mod reading;
 mod retention;
 mod rows;
@@ -159,7 +161,7 @@ impl Store {
         }
         let sealed = Sealed::new(&admit.delivery);
         let (ask, answer) = Ask::new(admit::Intake { admit, sealed });
-        self.try_send(Job::Admit(ask))?;
+        self.try_send(Job::Admit(Box::new(ask)))?;
         answered(answer).await
     }
 

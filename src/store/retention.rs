@@ -4,8 +4,9 @@
 //! What is not finished is never erased, whatever its age: received, in progress, in review. A body that came with several
 //! events stays until the last of them may lose it.
 
-use diesel::dsl::{exists, not};
+use diesel::dsl::{exists, not, sql};
 use diesel::prelude::*;
+use diesel::sql_types::Bool;
 
 use super::Store;
 use super::conn::AnyConn;
@@ -88,27 +89,42 @@ macro_rules! ownerless {
     };
 }
 
+/// Bodies of replays that came after the erasure: nobody will look at their operation again. The condition is written as the
+/// index `deliveries_replayed` has it.
+macro_rules! late_replays {
+    ($before:expr) => {
+        deliveries::table
+            .inner_join(operations::table.on(operations::operation_id.nullable().eq(deliveries::operation_id)))
+            .filter(deliveries::body.is_not_null())
+            .filter(sql::<Bool>("deliveries.verdict IN ('replay', 'replay_unverified')"))
+            .filter(deliveries::received_at.lt($before.micros()))
+            .filter(operations::payload_erased_at.ge(operations::finished_at))
+    };
+}
+
 fn due(conn: &mut AnyConn, payload_before: At, tombstone_before: At) -> QueryResult<Purged> {
     let payloads: i64 = erasable!(payload_before).count().get_result(conn)?;
     let tombstones: i64 = removable!(tombstone_before).count().get_result(conn)?;
+    let late: i64 = late_replays!(payload_before).count().get_result(conn)?;
     let refused: i64 = ownerless!(payload_before).count().get_result(conn)?;
     let count = |rows: i64| usize::try_from(rows).unwrap_or(0);
-    Ok(Purged { payloads: count(payloads), tombstones: count(tombstones), deliveries: count(refused) })
+    Ok(Purged {
+        payloads: count(payloads.saturating_add(late)),
+        tombstones: count(tombstones),
+        deliveries: count(refused),
+    })
 }
 
-fn step(conn: &mut AnyConn, payload_before: At, tombstone_before: At, limit: usize) -> Result<Purged, Failure> {
+pub(super) fn step(
+    conn: &mut AnyConn,
+    payload_before: At,
+    tombstone_before: At,
+    limit: usize,
+) -> Result<Purged, Failure> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let payloads = erase_payloads(conn, payload_before, limit)?;
+    let payloads = erase_payloads(conn, payload_before, limit)? + erase_late_replays(conn, payload_before, limit)?;
     let tombstones = remove_tombstones(conn, tombstone_before, limit)?;
-    let refused: Vec<String> = ownerless!(payload_before)
-        .order(deliveries::received_at)
-        .limit(limit)
-        .select(deliveries::delivery_id)
-        .load(conn)?;
-    let removed = diesel::delete(
-        deliveries::table.filter(deliveries::delivery_id.eq_any(&refused)).filter(deliveries::operation_id.is_null()),
-    )
-    .execute(conn)?;
+    let refused = remove_ownerless(conn, payload_before, limit)?;
     let ended: Vec<(String, Vec<u8>)> = windows::table
         .filter(windows::ends_at.lt(payload_before.micros()))
         .limit(limit)
@@ -118,7 +134,17 @@ fn step(conn: &mut AnyConn, payload_before: At, tombstone_before: At, limit: usi
         diesel::delete(windows::table.find((source, hash)).filter(windows::ends_at.lt(payload_before.micros())))
             .execute(conn)?;
     }
-    Ok(Purged { payloads, tombstones, deliveries: removed })
+    Ok(Purged { payloads, tombstones, deliveries: refused })
+}
+
+fn remove_ownerless(conn: &mut AnyConn, before: At, limit: i64) -> QueryResult<usize> {
+    let due = ownerless!(before).order(deliveries::received_at).limit(limit).select(deliveries::delivery_id);
+    let requests: Vec<String> = due.load(conn)?;
+    if requests.is_empty() {
+        return Ok(0);
+    }
+    let of_requests = deliveries::table.filter(deliveries::delivery_id.eq_any(&requests));
+    diesel::delete(of_requests.filter(deliveries::operation_id.is_null())).execute(conn)
 }
 
 fn erase_payloads(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, Failure> {
@@ -139,28 +165,36 @@ fn erase_payloads(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, F
         .execute(conn)?;
     diesel::delete(lead_edits::table.filter(lead_edits::operation_id.eq_any(&ids))).execute(conn)?;
     diesel::delete(contact_hashes::table.filter(contact_hashes::operation_id.eq_any(&ids))).execute(conn)?;
-    erase_bodies(conn, &ids)?;
-    Ok(ids.len())
-}
-
-/// Erases the bodies of the requests that brought these operations, except where another event of the request still needs it.
-fn erase_bodies(conn: &mut AnyConn, ids: &[String]) -> QueryResult<()> {
     let requests: Vec<String> = deliveries::table
-        .filter(deliveries::operation_id.eq_any(ids))
+        .filter(deliveries::operation_id.eq_any(&ids))
         .select(deliveries::delivery_id)
         .distinct()
         .load(conn)?;
+    erase_bodies(conn, &requests)?;
+    Ok(ids.len())
+}
+
+fn erase_late_replays(conn: &mut AnyConn, before: At, limit: i64) -> QueryResult<usize> {
+    let due = late_replays!(before).order(deliveries::received_at).limit(limit).select(deliveries::delivery_id);
+    let requests: Vec<String> = due.load(conn)?;
+    erase_bodies(conn, &requests)
+}
+
+/// Erases the bodies of these requests, except where another event of a request still needs it; how many.
+fn erase_bodies(conn: &mut AnyConn, requests: &[String]) -> QueryResult<usize> {
+    if requests.is_empty() {
+        return Ok(0);
+    }
     let needed: Vec<String> = deliveries::table
         .inner_join(operations::table.on(operations::operation_id.nullable().eq(deliveries::operation_id)))
-        .filter(deliveries::delivery_id.eq_any(&requests))
+        .filter(deliveries::delivery_id.eq_any(requests))
         .filter(operations::payload_erased_at.is_null())
         .select(deliveries::delivery_id)
         .load(conn)?;
     let free: Vec<&String> = requests.iter().filter(|request| !needed.contains(request)).collect();
-    diesel::update(deliveries::table.filter(deliveries::delivery_id.eq_any(free)))
+    diesel::update(deliveries::table.filter(deliveries::delivery_id.eq_any(free)).filter(deliveries::event_index.eq(0)))
         .set((deliveries::body.eq(None::<Vec<u8>>), deliveries::headers.eq(None::<String>)))
         .execute(conn)
-        .map(drop)
 }
 
 fn remove_tombstones(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, Failure> {

@@ -129,16 +129,26 @@ fn move_each(
     Ok(())
 }
 
-/// The earliest time at which a further take may find something.
+/// The earliest time at which a further take may find something. Each column is asked for where it is filled: that is what its
+/// partial index holds.
 fn next_due(conn: &mut AnyConn, take: &Take, destination: &Destination) -> Result<Option<At>, Failure> {
-    let of_destination = operations::table.filter(operations::destination.eq(take.destination.as_str()));
-    let lease: Option<i64> = of_destination.select(min(operations::lease_until)).get_result(conn)?;
+    let of_destination = || operations::table.filter(operations::destination.eq(take.destination.as_str()));
+    let lease: Option<i64> = of_destination()
+        .filter(operations::lease_until.is_not_null())
+        .select(min(operations::lease_until))
+        .get_result(conn)?;
     let expiry = lease.map(|until| At::from_micros(until).plus(take.grace));
     if destination.suspended {
         return Ok(expiry);
     }
-    let create: Option<i64> = of_destination.select(min(operations::next_attempt_at)).get_result(conn)?;
-    let lookup: Option<i64> = of_destination.select(min(operations::next_lookup_at)).get_result(conn)?;
+    let create: Option<i64> = of_destination()
+        .filter(operations::next_attempt_at.is_not_null())
+        .select(min(operations::next_attempt_at))
+        .get_result(conn)?;
+    let lookup: Option<i64> = of_destination()
+        .filter(operations::next_lookup_at.is_not_null())
+        .select(min(operations::next_lookup_at))
+        .get_result(conn)?;
     let call = [create, lookup].into_iter().flatten().min().map(At::from_micros);
     let call = call.map(|due| destination.throttled_until.map_or(due, |until| due.max(until)));
     Ok([expiry, call].into_iter().flatten().min())

@@ -537,7 +537,7 @@ pub struct Census {
 /// What a retention step did, or would do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Purged {
-    /// Operations whose payload was erased.
+    /// Operations whose payload was erased, and bodies of replays that came after such an erasure.
     pub payloads: usize,
     /// Tombstones removed.
     pub tombstones: usize,

@@ -173,3 +173,24 @@ both! {
         assert_eq!(stage.place.number("SELECT count(*) FROM deliveries"), 2);
     }
 }
+
+both! {
+    /// A replay of a tombstone brings the person's data again; it goes by its own age.
+    fn the_body_of_a_late_replay_is_erased_in_its_turn(stage) {
+        let received = stage.admit_one(keyed("a", "lead")).operation;
+        stage.apply(&received, &Event::Reject, NOW);
+        purge(&stage, NOW.plus(DAY), long_ago());
+        let late = delivery_at(NOW.plus(10 * DAY), &[(Some("a"), "lead"), (Some("b"), "new lead")]);
+        let admissions = stage.admit(late);
+        assert_eq!(admissions[0].verdict, Verdict::Replay);
+        stage.admit_one(delivery_at(NOW.plus(10 * DAY), &[(Some("a"), "lead")]));
+        let bodies = || stage.place.number("SELECT count(*) FROM deliveries WHERE body IS NOT NULL");
+        assert_eq!(purge(&stage, NOW.plus(5 * DAY), long_ago()), Purged::default());
+        assert_eq!(bodies(), 2);
+        assert_eq!(purge(&stage, NOW.plus(11 * DAY), long_ago()).payloads, 1);
+        assert_eq!(bodies(), 1, "the other event of that request is still to be sent");
+        stage.apply(&admissions[1].operation, &Event::Reject, NOW.plus(10 * DAY));
+        purge(&stage, NOW.plus(11 * DAY), long_ago());
+        assert_eq!(bodies(), 0);
+    }
+}

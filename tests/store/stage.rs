@@ -20,8 +20,8 @@ use uuid::Uuid;
 use crate::postgres;
 
 /// The moment at which most tests play.
-pub const NOW: At = At::from_seconds(1_800_000_000);
-pub const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const NOW: At = At::from_seconds(1_800_000_000);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Runs one test on both backends.
 macro_rules! both {
@@ -49,43 +49,43 @@ macro_rules! both {
 pub(crate) use both;
 
 /// Where a test's database is; goes with the test.
-pub struct Place {
-    pub url: String,
+pub(crate) struct Place {
+    pub(crate) url: String,
     _directory: Option<tempfile::TempDir>,
     _database: Option<postgres::Database>,
 }
 
 impl Place {
-    pub fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let url = format!("sqlite://{}", directory.path().join("leads.db").display());
         Self { url, _directory: Some(directory), _database: None }
     }
 
-    pub fn postgres() -> Option<Self> {
+    pub(crate) fn postgres() -> Option<Self> {
         let database = postgres::database()?;
         Some(Self { url: database.url().to_owned(), _directory: None, _database: Some(database) })
     }
 
     /// A fresh one on the same backend.
-    pub fn another(&self) -> Self {
+    pub(crate) fn another(&self) -> Self {
         if self.is_sqlite() { Self::sqlite() } else { Self::postgres().expect("a server") }
     }
 
-    pub fn is_sqlite(&self) -> bool {
+    pub(crate) fn is_sqlite(&self) -> bool {
         self.url.starts_with("sqlite")
     }
 
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         Settings { url: self.url.clone(), queue: 1024, batch: 64, readers: 4 }
     }
 
     /// Runs statements beside the store, as an administrator (or a fault) would.
-    pub fn execute(&self, sql: &str) {
+    pub(crate) fn execute(&self, sql: &str) {
         self.try_execute(sql).expect("the statements run");
     }
 
-    pub fn try_execute(&self, sql: &str) -> diesel::QueryResult<()> {
+    pub(crate) fn try_execute(&self, sql: &str) -> diesel::QueryResult<()> {
         use diesel::connection::SimpleConnection;
         use diesel::{Connection, PgConnection, SqliteConnection};
         match self.url.strip_prefix("sqlite://") {
@@ -99,7 +99,7 @@ impl Place {
     }
 
     /// One number from the database.
-    pub fn number(&self, sql: &str) -> i64 {
+    pub(crate) fn number(&self, sql: &str) -> i64 {
         use diesel::prelude::*;
         #[derive(QueryableByName)]
         struct Row {
@@ -117,23 +117,23 @@ impl Place {
 }
 
 /// A store with its writer on a thread, as in the program.
-pub struct Stage {
-    pub store: Store,
-    pub place: Place,
+pub(crate) struct Stage {
+    pub(crate) store: Store,
+    pub(crate) place: Place,
     runtime: tokio::runtime::Runtime,
     writer: Option<JoinHandle<()>>,
 }
 
 impl Stage {
-    pub fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         Self::on(Place::sqlite())
     }
 
-    pub fn postgres() -> Option<Self> {
+    pub(crate) fn postgres() -> Option<Self> {
         Place::postgres().map(Self::on)
     }
 
-    pub fn on(place: Place) -> Self {
+    pub(crate) fn on(place: Place) -> Self {
         let (store, writer) = Store::open(&place.settings(), Use::Serve).expect("the store opens");
         let stage = Self { store, place, runtime: runtime(), writer: Some(start(writer)) };
         let destinations = vec![(crm(), "http".to_owned())];
@@ -141,37 +141,44 @@ impl Stage {
         stage
     }
 
-    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+    pub(crate) fn wait<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }
 
     /// Ends the process that held the store, and starts another on the same database.
-    pub fn restart(self) -> Self {
+    pub(crate) fn restart(self) -> Self {
         let Self { store, place, runtime, writer } = self;
         drop((store, runtime));
-        writer.map(|thread| thread.join().expect("the writer ends in order"));
+        if let Some(thread) = writer {
+            thread.join().expect("the writer ends in order");
+        }
         Self::on(place)
     }
 
-    pub fn admit(&self, admit: Admit) -> Vec<Admission> {
+    pub(crate) fn admit(&self, admit: Admit) -> Vec<Admission> {
         self.wait(self.store.admit(admit)).expect("admitted")
     }
 
     /// Admits one event and gives its admission.
-    pub fn admit_one(&self, admit: Admit) -> Admission {
+    pub(crate) fn admit_one(&self, admit: Admit) -> Admission {
         self.admit(admit).pop().expect("one admission")
     }
 
-    pub fn operation(&self, id: OperationId) -> Operation {
+    pub(crate) fn operation(&self, id: OperationId) -> Operation {
         self.wait(self.store.operation(id)).expect("read").expect("it is there")
     }
 
-    pub fn update(&self, update: Update) -> Updated {
+    pub(crate) fn update(&self, update: Update) -> Updated {
         self.wait(self.store.update(update)).expect("written")
     }
 
     /// Applies an event and stores the change; the operation as it is then.
-    pub fn apply(&self, before: &Operation, event: &leadonce::operation::transition::Event, at: At) -> Operation {
+    pub(crate) fn apply(
+        &self,
+        before: &Operation,
+        event: &leadonce::operation::transition::Event,
+        at: At,
+    ) -> Operation {
         let update = change(before, event, at);
         let after = update.after.clone();
         assert_eq!(self.update(update), Updated::Done);
@@ -179,49 +186,49 @@ impl Stage {
     }
 }
 
-pub fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-pub fn start(mut writer: Writer) -> JoinHandle<()> {
+pub(crate) fn start(mut writer: Writer) -> JoinHandle<()> {
     std::thread::spawn(move || while writer.run_one() {})
 }
 
 /// The update that an event makes.
-pub fn change(before: &Operation, event: &leadonce::operation::transition::Event, at: At) -> Update {
+pub(crate) fn change(before: &Operation, event: &leadonce::operation::transition::Event, at: At) -> Update {
     use leadonce::operation::transition::{Change, apply};
     let Ok(Change::To(after)) = apply(before, event, at) else { panic!("{event:?} changes nothing") };
     plain(before, *after)
 }
 
-pub fn plain(before: &Operation, after: Operation) -> Update {
+pub(crate) fn plain(before: &Operation, after: Operation) -> Update {
     Update { before: before.clone(), after, event: "test", attempt: None, step_done: None, audit: None, lead: None }
 }
 
-pub fn crm() -> DestinationName {
+pub(crate) fn crm() -> DestinationName {
     "crm".parse().expect("a name")
 }
 
-pub fn source() -> SourceName {
+pub(crate) fn source() -> SourceName {
     "site".parse().expect("a name")
 }
 
-pub fn key(text: &str) -> SourceKey {
+pub(crate) fn key(text: &str) -> SourceKey {
     SourceKey::from_native(text.as_bytes()).expect("a key")
 }
 
 /// A UUIDv7 of that moment, different each time.
-pub fn id_at(at: At) -> Uuid {
+pub(crate) fn id_at(at: At) -> Uuid {
     static SEED: AtomicU64 = AtomicU64::new(1);
     uuid_v7(at, &SeededEntropy::new(SEED.fetch_add(1, Ordering::Relaxed)))
 }
 
-pub fn hash(content: &str) -> PayloadHash {
+pub(crate) fn hash(content: &str) -> PayloadHash {
     PayloadHash::from(<[u8; 32]>::from(Sha256::digest(content.as_bytes())))
 }
 
 /// A delivery of events under keys: (key, content) each.
-pub fn delivery_at(at: At, events: &[(Option<&str>, &str)]) -> Admit {
+pub(crate) fn delivery_at(at: At, events: &[(Option<&str>, &str)]) -> Admit {
     let id = id_at(at);
     let operation = |place: usize, key_text: Option<&str>, content: &str| Operation {
         id: OperationId(id_at(at)),
@@ -277,12 +284,12 @@ pub fn delivery_at(at: At, events: &[(Option<&str>, &str)]) -> Admit {
 }
 
 /// One event under a key, now.
-pub fn keyed(key: &str, content: &str) -> Admit {
+pub(crate) fn keyed(key: &str, content: &str) -> Admit {
     delivery_at(NOW, &[(Some(key), content)])
 }
 
 /// One event without a key, under the window of two minutes.
-pub fn windowed(at: At, content: &str) -> Admit {
+pub(crate) fn windowed(at: At, content: &str) -> Admit {
     let mut admit = delivery_at(at, &[(None, content)]);
     for event in &mut admit.events {
         event.window = Some(2 * MINUTE);
@@ -292,7 +299,7 @@ pub fn windowed(at: At, content: &str) -> Admit {
 }
 
 /// A worker's request for all that is due.
-pub fn take_at(now: At, owner: &str, creates: usize) -> Take {
+pub(crate) fn take_at(now: At, owner: &str, creates: usize) -> Take {
     Take {
         destination: crm(),
         owner: owner.into(),
@@ -307,6 +314,6 @@ pub fn take_at(now: At, owner: &str, creates: usize) -> Take {
     }
 }
 
-pub fn is_unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> bool {
+pub(crate) fn is_unavailable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::Unavailable(_)))
 }

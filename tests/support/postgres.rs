@@ -3,11 +3,10 @@
 //!
 //! Included by path (`#[path = "../support/postgres.rs"] mod postgres;`).
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,14 +14,14 @@ use diesel::connection::SimpleConnection;
 use diesel::{Connection, PgConnection};
 
 /// A fresh, empty database; dropped with this value where the server is not our own.
-pub struct Database {
+pub(crate) struct Database {
     url: String,
     name: String,
 }
 
 impl Database {
     /// Its address.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 }
@@ -37,7 +36,7 @@ impl Drop for Database {
 }
 
 /// A fresh database, or `None` where there is no PostgreSQL (an error where `LEADONCE_TEST_STRICT` is 1).
-pub fn database() -> Option<Database> {
+pub(crate) fn database() -> Option<Database> {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let server = server()?;
     let name = format!("leadonce_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -51,8 +50,8 @@ pub fn database() -> Option<Database> {
 struct Server {
     base: String,
     own: bool,
-    /// The watchdog stops the server when this end of its pipe is closed: by us, or by the system when we are gone.
-    _alive: Option<ChildStdin>,
+    /// The watchdog stops the server when our end of its input is closed: by the system, when we are gone.
+    _watchdog: Option<Child>,
 }
 
 fn server() -> Option<&'static Server> {
@@ -60,7 +59,7 @@ fn server() -> Option<&'static Server> {
     let server = SERVER.get_or_init(|| {
         if let Some(url) = std::env::var_os("LEADONCE_TEST_PG") {
             let base = url.into_string().expect("LEADONCE_TEST_PG is text");
-            return Some(Server { base, own: false, _alive: None });
+            return Some(Server { base, own: false, _watchdog: None });
         }
         start()
     });
@@ -89,12 +88,11 @@ fn start() -> Option<Server> {
         .stderr(Stdio::inherit())
         .spawn()
         .expect("a shell");
-    let alive = child.stdin.take();
     let mut said = String::new();
     let stdout = child.stdout.take().expect("its output");
     BufReader::new(stdout).read_line(&mut said).expect("the watchdog speaks");
     assert_eq!(said.trim(), "ready", "PostgreSQL did not start");
-    Some(Server { base: format!("postgres://postgres@127.0.0.1:{port}/postgres"), own: true, _alive: alive })
+    Some(Server { base: format!("postgres://postgres@127.0.0.1:{port}/postgres"), own: true, _watchdog: Some(child) })
 }
 
 /// `$1` is the folder of the binaries, `$2` the port. Nothing here has to survive a power cut.
@@ -125,7 +123,7 @@ fn binaries() -> Option<PathBuf> {
         .map(|entries| entries.flatten().map(|entry| entry.path().join("bin")).filter(|bin| has_both(bin)).collect())
         .unwrap_or_default();
     installed.sort();
-    let path = std::env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = std::env::var_os("PATH").unwrap_or_default();
     installed.pop().or_else(|| std::env::split_paths(&path).find(|folder| has_both(folder)))
 }
 

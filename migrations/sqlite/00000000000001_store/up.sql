@@ -90,6 +90,9 @@ CREATE TABLE deliveries (
 );
 CREATE INDEX deliveries_operation ON deliveries (operation_id, delivery_id) WHERE operation_id IS NOT NULL;
 CREATE INDEX deliveries_ownerless ON deliveries (received_at) WHERE operation_id IS NULL;
+-- Bodies of replays, which may come after their operation's payload was erased.
+CREATE INDEX deliveries_replayed ON deliveries (received_at)
+    WHERE body IS NOT NULL AND verdict IN ('replay', 'replay_unverified');
 
 -- Every state change, in the order it was written.
 CREATE TABLE transitions (
