@@ -39,10 +39,10 @@ impl Engine {
     /// One create of one step; the operation again where a further step is due under the same lease.
     async fn create_step(&self, line: &Line, claimed: Operation) -> Result<Option<Operation>, StoreError> {
         let work = self.ports.store.work_of(&claimed).await?;
-        let lead = self.lead(&claimed, work.delivery.as_ref(), work.edited_lead.as_ref());
         // Outer error: the program failed on this lead. Inner error: the lead cannot be read or mapped.
         let prepared: Result<Result<(Order, Call), String>, String> = guarded(|| {
-            let order = self.order(&claimed, &work, lead?);
+            let lead = self.read_lead(&claimed, work.delivery.as_ref(), work.edited_lead.as_ref())?;
+            let order = self.order(&claimed, &work, lead);
             let call = line.connector.create(&order)?;
             Ok((order, call))
         });

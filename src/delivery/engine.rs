@@ -177,7 +177,7 @@ impl Engine {
         let body = delivery.body.clone().ok_or("the payload was erased")?;
         let headers = delivery.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect();
         let request = Request { method: delivery.method.clone(), query: String::new(), headers, body };
-        guarded(|| source.lead(&request, usize::from(operation.event_index)))?
+        source.lead(&request, usize::from(operation.event_index))
     }
 
     /// What the connector is told about an operation.

@@ -218,6 +218,12 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
                     }
                     *send_ended_at
                 }
+                // What a person refused with candidates on record is settled by naming one of them.
+                Status::FailedTerminal { reason: FailReason::RejectedByOperator }
+                    if operation.other_crm_ids.is_some() =>
+                {
+                    return Err(Refused::EntityExists);
+                }
                 // A rejected case keeps no more than the time of its rejection; an uncertain send had ended by then.
                 Status::FailedTerminal { reason: FailReason::RejectedByOperator } if operation.attempts > 0 => {
                     operation.finished_at
