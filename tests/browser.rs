@@ -109,7 +109,7 @@ impl Site {
     fn ids(&self) -> Vec<String> {
         let bodies = self.bodies.lock().expect("bodies");
         let id = |body: &String| {
-            url::form_urlencoded::parse(body.as_bytes())
+            form_urlencoded::parse(body.as_bytes())
                 .find(|(name, _)| name == "_submission_id")
                 .map(|(_, value)| value.into_owned())
         };

@@ -162,8 +162,18 @@ impl Engine {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    /// The lead of an operation: as an operator corrected it, else read from the logged bytes.
+    /// The lead of an operation: as an operator corrected it, else read from the logged bytes. Bears every lead.
     pub fn lead(
+        &self,
+        operation: &Operation,
+        delivery: Option<&StoredDelivery>,
+        edited: Option<&Lead>,
+    ) -> Result<Lead, String> {
+        guarded(|| self.read_lead(operation, delivery, edited))?
+    }
+
+    /// The same; it may panic on a lead that a source cannot bear.
+    pub(super) fn read_lead(
         &self,
         operation: &Operation,
         delivery: Option<&StoredDelivery>,

@@ -12,20 +12,20 @@ use leadonce::sandbox::{CallKind, Fault, Running, Sandbox};
 use serde_json::{Value, json};
 
 /// The longest a condition may take to come about. Generous: the machines are slow and shared.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// How a story's gateway is set up.
-pub struct Setup {
+pub(crate) struct Setup {
     /// Store URL; `None`: a SQLite file in the story's folder.
-    pub store: Option<String>,
+    pub(crate) store: Option<String>,
     /// Lines of `[[destination]]` beside name, kind and address.
-    pub destination: String,
+    pub(crate) destination: String,
     /// `[destination.*]` tables.
-    pub destination_tables: String,
+    pub(crate) destination_tables: String,
     /// `[[source]]` tables.
-    pub sources: String,
+    pub(crate) sources: String,
     /// Other tables.
-    pub more: String,
+    pub(crate) more: String,
 }
 
 impl Default for Setup {
@@ -42,23 +42,23 @@ impl Default for Setup {
 }
 
 /// A source of kind `api` named `shop`.
-pub const API: &str = "[[source]]\nname = \"shop\"\nkind = \"api\"\ndestination = \"crm\"\ntoken = \"shop-token\"\n";
+pub(crate) const API: &str = "[[source]]\nname = \"shop\"\nkind = \"api\"\ndestination = \"crm\"\ntoken = \"shop-token\"\n";
 /// A source of kind `form` named `site`.
-pub const FORM: &str = "[[source]]\nname = \"site\"\nkind = \"form\"\ndestination = \"crm\"\nallow_origins = [\"https://example.com\"]\ndefault_region = \"RU\"\n";
+pub(crate) const FORM: &str = "[[source]]\nname = \"site\"\nkind = \"form\"\ndestination = \"crm\"\nallow_origins = [\"https://example.com\"]\ndefault_region = \"RU\"\n";
 
 /// A running gateway and its CRM.
-pub struct Gateway {
-    pub url: String,
-    pub token: String,
-    pub client: reqwest::Client,
-    pub sandbox: Running,
+pub(crate) struct Gateway {
+    pub(crate) url: String,
+    pub(crate) token: String,
+    pub(crate) client: reqwest::Client,
+    pub(crate) sandbox: Running,
     folder: tempfile::TempDir,
     child: Option<Child>,
 }
 
 impl Gateway {
     /// Starts sandbox and gateway.
-    pub async fn start(setup: Setup) -> Self {
+    pub(crate) async fn start(setup: Setup) -> Self {
         let sandbox = Sandbox::start("127.0.0.1:0").await.expect("the sandbox starts");
         let folder = tempfile::tempdir().expect("a folder");
         let store = setup.store.unwrap_or_else(|| format!("sqlite://{}", folder.path().join("store.db").display()));
@@ -90,7 +90,7 @@ impl Gateway {
     }
 
     /// Starts the process (again).
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let log =
             std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).expect("a log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_leadonce"))
@@ -110,7 +110,7 @@ impl Gateway {
     }
 
     /// A command of the program beside the gateway.
-    pub fn command(&self, words: &[&str]) -> Output {
+    pub(crate) fn command(&self, words: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_leadonce"))
             .args(words)
             .arg("--config")
@@ -121,14 +121,14 @@ impl Gateway {
     }
 
     /// kill -9.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("a running gateway");
         child.kill().expect("killed");
         child.wait().expect("gone");
     }
 
     /// SIGTERM; waits for the end and says whether it was a good one.
-    pub fn terminate(&mut self) -> bool {
+    pub(crate) fn terminate(&mut self) -> bool {
         let mut child = self.child.take().expect("a running gateway");
         let sent = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().expect("kill runs");
         assert!(sent.success());
@@ -136,39 +136,39 @@ impl Gateway {
     }
 
     /// Everything it logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     /// The configured store, as a file.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The next faults of the CRM.
-    pub fn faults(&self, faults: Value) {
+    pub(crate) fn faults(&self, faults: Value) {
         for fault in Fault::list_from_json(faults).expect("faults") {
             self.sandbox.world().add_fault(fault);
         }
     }
 
     /// How many entities stand in the CRM.
-    pub fn entities(&self) -> usize {
+    pub(crate) fn entities(&self) -> usize {
         self.sandbox.world().entities().len()
     }
 
     /// How many creates the CRM saw.
-    pub fn creates(&self) -> u64 {
+    pub(crate) fn creates(&self) -> u64 {
         self.sandbox.world().creates()
     }
 
     /// How many look-ups the CRM saw.
-    pub fn lookups(&self) -> usize {
+    pub(crate) fn lookups(&self) -> usize {
         self.sandbox.world().calls().iter().filter(|call| call.call == CallKind::Lookup).count()
     }
 
     /// A lead to the source of kind `api`.
-    pub async fn deliver(&self, key: &str, lead: &Value, wait: u32) -> Answer {
+    pub(crate) async fn deliver(&self, key: &str, lead: &Value, wait: u32) -> Answer {
         let request = self
             .client
             .post(format!("{}/v1/intake/shop", self.url))
@@ -180,17 +180,17 @@ impl Gateway {
     }
 
     /// A GET with the admin token.
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         Answer::of(self.client.get(format!("{}{path}", self.url)).bearer_auth(&self.token)).await
     }
 
     /// A POST with the admin token.
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         Answer::of(self.client.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body)).await
     }
 
     /// An operator's decision on the operation as it stands.
-    pub async fn resolve(&self, id: &str, body: &Value) -> Answer {
+    pub(crate) async fn resolve(&self, id: &str, body: &Value) -> Answer {
         let version = self.get(&format!("/v1/admin/operations/{id}")).await.body["version"].clone();
         let request = self
             .client
@@ -202,12 +202,12 @@ impl Gateway {
     }
 
     /// The operation of a key of `shop`, as soon as it is as wanted.
-    pub async fn until(&self, key: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, key: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.until_path(&format!("/v1/operations?source=shop&key={key}"), wanted).await
     }
 
     /// Whatever that address shows, as soon as it is as wanted.
-    pub async fn until_path(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until_path(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let start = now();
         loop {
             let body = self.get(path).await.body;
@@ -220,7 +220,7 @@ impl Gateway {
     }
 
     /// The operation of a key of `shop`, once it is in that state.
-    pub async fn in_state(&self, key: &str, state: &str) -> Value {
+    pub(crate) async fn in_state(&self, key: &str, state: &str) -> Value {
         self.until(key, |operation| operation["status"] == state).await
     }
 
@@ -234,7 +234,7 @@ impl Gateway {
     }
 
     /// Ends the story: checks the invariants, then stops everything.
-    pub async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.check_invariants();
         let log = self.log();
         assert!(!log.contains("panicked at"), "something panicked:\n{log}");
@@ -256,16 +256,16 @@ impl Drop for Gateway {
 
 /// An answer of the gateway.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: reqwest::header::HeaderMap,
-    pub text: String,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
+    pub(crate) body: Value,
 }
 
 impl Answer {
     /// Sends a request.
-    pub async fn of(request: reqwest::RequestBuilder) -> Self {
+    pub(crate) async fn of(request: reqwest::RequestBuilder) -> Self {
         let answer = request.send().await.expect("the gateway answers");
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         let text = answer.text().await.expect("a whole answer");
@@ -274,13 +274,13 @@ impl Answer {
     }
 
     /// A header's text.
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
     }
 }
 
 /// A lead.
-pub fn lead(name: &str) -> Value {
+pub(crate) fn lead(name: &str) -> Value {
     json!({"name": name, "phone": "+79160000001", "message": "a story"})
 }
 
