@@ -2,6 +2,8 @@
 
 mod http_room;
 
+use std::time::Duration;
+
 use http_room::{Got, Room, now};
 use leadonce::operation::OperationId;
 use leadonce::store::Role;
@@ -70,7 +72,7 @@ fn the_list_goes_from_new_to_old_in_pages_and_shows_each_operation_once() {
     let viewer = bearer(&room, Role::Viewer);
     let mut sent: Vec<String> = Vec::new();
     for number in 0..5 {
-        room.clock.advance(std::time::Duration::from_secs(1));
+        room.clock.advance(Duration::from_secs(1));
         sent.push(room.post("hook", &format!("{number}=Anna")).id());
     }
     sent.reverse();
@@ -113,7 +115,9 @@ fn the_detail_tells_the_whole_story() {
     let room = Room::open();
     let operator = bearer(&room, Role::Operator);
     let first = room.post("hook", "1=Anna").id();
+    room.clock.advance(Duration::from_millis(1));
     let conflict = room.post("hook", "1=Boris").id();
+    room.clock.advance(Duration::from_millis(1));
     room.post("hook", "1=Anna");
     room.complete(&first, "4512");
     let detail = get(&room, &operator, &format!("/operations/{first}"));

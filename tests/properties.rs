@@ -183,6 +183,8 @@ struct Model {
     learnt: BTreeSet<String>,
     series_since: Option<At>,
     destination_epoch: i64,
+    /// A person refused it, then; `None` where the CRM did, or nobody.
+    rejected_at: Option<At>,
 }
 
 impl Model {
@@ -197,6 +199,7 @@ impl Model {
             learnt: BTreeSet::new(),
             series_since: None,
             destination_epoch: 0,
+            rejected_at: None,
         }
     }
 
@@ -329,7 +332,9 @@ impl Model {
                 let wait = match phase {
                     Phase::Review { reason: "duplicate_entity" | "ambiguous_match", .. } => return Verdict::Refused,
                     Phase::Review { uncertain_since, .. } => uncertain_since,
-                    Phase::Failed => None,
+                    // What a person refused keeps its settle time, and its candidates keep it from being made again.
+                    Phase::Failed if self.rejected_at.is_some() && !self.learnt.is_empty() => return Verdict::Refused,
+                    Phase::Failed => self.rejected_at.filter(|_| !self.sends.is_empty()),
                     _ => return Verdict::Refused,
                 };
                 if self.crm_id.is_some() || wait.is_some_and(|sent| at < sent.plus(*settle)) {
@@ -337,10 +342,12 @@ impl Model {
                 }
                 self.series_since = None;
                 self.uncleared.clear();
+                self.rejected_at = None;
                 self.phase = Phase::Received { due: at };
             }
             Event::Reject => {
                 let (Phase::Review { .. } | Phase::Received { .. }) = phase else { return Verdict::Refused };
+                self.rejected_at = Some(at);
                 self.phase = Phase::Failed;
             }
         }

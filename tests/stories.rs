@@ -268,7 +268,7 @@ on_both!(c22_business_problems_never_look_like_delivery_failures, super::sender_
 
 async fn suspended_and_resumed(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    gateway.faults(json!([{"call": "create", "kind": "html_403"}]));
+    gateway.faults(json!([{"call": "create", "times": 100, "kind": "html_403"}]));
     for number in 0..5 {
         assert_eq!(gateway.deliver(&format!("c07-{number}"), &lead("Zoya"), 0).await.status, 202);
     }
@@ -278,6 +278,7 @@ async fn suspended_and_resumed(store: Option<String>) {
     gateway.until_path("/v1/admin/destinations", waiting).await;
     let calls = gateway.creates();
     assert!((1..=4).contains(&calls), "no more calls than were open when it stopped: {calls}");
+    gateway.sandbox.world().clear_faults();
     assert_eq!(gateway.post("/v1/admin/destinations/crm/resume", &json!({})).await.status, 200);
     for number in 0..5 {
         gateway.in_state(&format!("c07-{number}"), "completed").await;
@@ -416,18 +417,20 @@ on_both!(c44_two_sources_never_share_a_key, super::scopes);
 
 async fn poison(store: Option<String>) {
     let gateway = Gateway::start(on(store)).await;
-    // A lead whose every create fails for ever, and good ones behind it.
-    gateway.faults(json!([{"call": "create", "kind": "validation_error"}]));
-    gateway.deliver("poison", &json!({"name": "x\u{0}y", "phone": ["not", {"a": "phone"}]}), 0).await;
+    // A lead with NUL characters and odd types, and calls that fail at random among good leads.
+    gateway.faults(json!([{"call": "create", "kind": "status_without_commit", "status": 500, "times": 3}]));
+    let odd = json!({"name": "x\u{0}y", "phone": ["not", {"a": "phone"}]});
+    assert_eq!(gateway.deliver("odd", &odd, 0).await.status, 202);
     let names: Vec<String> = (0..20).map(|number| format!("good-{number}")).collect();
     let good = lead("Good");
     join_all(names.iter().map(|name| gateway.deliver(name, &good, 0))).await;
-    for name in &names {
+    for name in names.iter().map(String::as_str).chain(["odd"]) {
         gateway.in_state(name, "completed").await;
     }
+    assert_eq!(gateway.entities(), 21);
     gateway.end().await;
 }
-on_both!(c34_c40_one_bad_lead_holds_up_no_other, super::poison);
+on_both!(c34_a_nul_is_borne_on_both_stores_and_no_lead_holds_up_another, super::poison);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_process_on_one_sqlite_file_is_refused() {

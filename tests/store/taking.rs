@@ -139,7 +139,7 @@ both! {
         let expected = Status::Reconciling {
             next_lookup_at: later.plus(Duration::from_secs(5)),
             send_ended_at: NOW.plus(MINUTE + Duration::from_secs(15)),
-            since: later,
+            since: NOW,
         };
         assert_eq!((expired.id, &expired.status), (calling.id, &expected));
         assert_eq!(taken.next_due, Some(later.plus(Duration::from_secs(5))));

@@ -42,7 +42,8 @@ impl Default for Setup {
 }
 
 /// A source of kind `api` named `shop`.
-pub(crate) const API: &str = "[[source]]\nname = \"shop\"\nkind = \"api\"\ndestination = \"crm\"\ntoken = \"shop-token\"\n";
+pub(crate) const API: &str =
+    "[[source]]\nname = \"shop\"\nkind = \"api\"\ndestination = \"crm\"\ntoken = \"shop-token\"\n";
 /// A source of kind `form` named `site`.
 pub(crate) const FORM: &str = "[[source]]\nname = \"site\"\nkind = \"form\"\ndestination = \"crm\"\nallow_origins = [\"https://example.com\"]\ndefault_region = \"RU\"\n";
 
