@@ -205,11 +205,12 @@ impl Demo {
             .spawn()
             .expect("the demo starts");
         let stdout = child.stdout.take().expect("its output");
-        let page = BufReader::new(stdout)
-            .lines()
-            .map_while(Result::ok)
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let page = lines
             .find_map(|line| line.trim().strip_prefix("form page").map(|url| url.trim().to_owned()))
             .expect("the demo tells its page");
+        // What else it tells is read too: a closed pipe would end it.
+        std::thread::spawn(move || lines.for_each(drop));
         Self { child, page }
     }
 }
