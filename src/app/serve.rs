@@ -82,7 +82,7 @@ impl Application {
             parts.sources.iter().map(|(settings, source)| (settings.name.clone(), Arc::clone(source))).collect();
         let engine = Arc::new(Engine::new(ports, node, parts.lines, sources));
 
-        let listener = TcpListener::bind(&config.server.listen)
+        let listener = TcpListener::bind(config.server.listen)
             .with_context(|| format!("cannot listen on {} ([server] listen)", config.server.listen))?;
         let port = listener.local_addr()?.port();
         let public_url = config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", address(&listener)));
