@@ -195,7 +195,6 @@ fn every_key_is_read_into_its_place() {
     assert_eq!(config.retention.payload, Duration::from_secs(30 * 86_400));
     assert_eq!(config.retention.tombstone, Duration::from_secs(730 * 86_400));
     assert_eq!(config.alerts.webhook_url.as_deref(), Some("https://hooks.example.com/T0/B0/XXXX"));
-    assert_eq!(config.admin.listen.map(|listen| listen.port()), Some(9001));
 }
 
 #[test]
@@ -216,13 +215,13 @@ fn what_the_file_leaves_out_has_its_documented_default() {
     assert_eq!((lookup.first_after, lookup.settle), (Duration::from_secs(5), Duration::from_secs(90)));
     assert_eq!((lookup.give_up, lookup.trusted), (Duration::from_secs(86_400), true));
     let source = &config.sources[0];
-    assert_eq!((source.honeypot.as_str(), source.missing_key), ("website", None));
+    assert_eq!((source.honeypot.as_str(), source.missing_key), ("", None));
     assert_eq!((source.resubmit_window, source.tolerance), (Duration::from_secs(120), Duration::from_secs(300)));
     assert_eq!((source.max_wait, source.max_body), (Duration::from_secs(10), 1 << 20));
     assert_eq!((source.rate_per_second, source.token.as_deref()), (None, None));
     assert_eq!(config.retention.payload, Duration::from_secs(90 * 86_400));
     assert_eq!(config.retention.tombstone, Duration::from_secs(400 * 86_400));
-    assert_eq!((config.alerts.webhook_url.as_deref(), config.admin.listen), (None, None));
+    assert_eq!(config.alerts.webhook_url.as_deref(), None);
 }
 
 #[test]
@@ -316,7 +315,7 @@ fn each_fault_has_its_line_and_key() {
             "line 1: alerts.webhook_secret: must be whsec_ and 24 to 64 bytes in base64 (make one: echo \
              whsec_$(openssl rand -base64 32)), found another text",
         ),
-        ("admin.port = 9", "line 1: admin.port: unknown key"),
+        ("admin.port = 9", "line 1: admin: unknown key"),
     ] {
         assert_eq!(faults(&format!("{wrong}{RIGHT}")), [fault], "{wrong}");
     }
@@ -584,7 +583,7 @@ tombstone = "20d"
 [colours]
 "#;
     assert_eq!(
-        faults_with(text, &[("LEADONCE__STORE__URL", "oracle://x"), ("LEADONCE__ADMIN__LISTN", "127.0.0.1:1")]),
+        faults_with(text, &[("LEADONCE__STORE__URL", "oracle://x"), ("LEADONCE__SERVER__LISTN", "127.0.0.1:1")]),
         [
             "line 2: server.listen: must be an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\", \
              found \"nowhere\"",
@@ -601,7 +600,7 @@ tombstone = "20d"
             "line 31: retention.tombstone: must be at least 30d (senders retry for up to 20 days), found 20d",
             "line 33: colours: unknown key",
             "environment LEADONCE__STORE__URL: store.url: must begin with sqlite:// or postgres://, found another text",
-            "environment LEADONCE__ADMIN__LISTN: admin.listn: unknown key; did you mean \"listen\"?",
+            "environment LEADONCE__SERVER__LISTN: server.listn: unknown key; did you mean \"listen\"?",
         ]
     );
 }
@@ -767,7 +766,7 @@ fn the_effective_configuration_is_a_configuration_with_the_same_effect() {
         .replace("secrets = [\"***\", \"***\"]", "secrets = [\"env:HOOK_OLD\", \"whsec_bmV3\"]");
     let again = parse(&shown, &ENVIRONMENT, &files).unwrap_or_else(|faults| panic!("{faults}\nin\n{shown}"));
     assert!(again.server == config.server && again.store == config.store && again.retention == config.retention);
-    assert!(again.destinations == config.destinations && again.alerts == config.alerts && again.admin == config.admin);
+    assert!(again.destinations == config.destinations && again.alerts == config.alerts);
     assert_eq!(config::effective(&again).lines().count(), shown.lines().count());
 }
 

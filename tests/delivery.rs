@@ -235,6 +235,7 @@ impl World {
             status: Status::Received { next_attempt_at: self.now(), licence: Licence::FirstSend },
             attempts: 0,
             counted: 0,
+            series_attempts: 0,
             series_since: None,
             series_epoch: 0,
             lookups: 0,
@@ -328,7 +329,7 @@ fn engine(store: &Store, clock: &Arc<ManualClock>, crm: &SimulatedCrm, settings:
         pause: Arc::new(ClockPause(Arc::clone(clock))),
         metrics: Metrics::new().expect("metrics"),
     };
-    let lines = HashMap::from([(name("crm"), Line { settings, connector })]);
+    let lines = HashMap::from([(name("crm"), Line { settings, connector, secrets: Vec::new() })]);
     let sources: HashMap<SourceName, Arc<dyn Source>> =
         HashMap::from([(name("plain"), Arc::new(Plain) as Arc<dyn Source>)]);
     Engine::new(ports, node.to_owned(), lines, sources)
@@ -577,4 +578,59 @@ async fn no_more_is_taken_than_slots_are_free() {
     world.clock.advance(SECOND * 10);
     let taken = world.engine.take(&name("crm"), 2).await.expect("taken");
     assert!(taken.creates.len() + taken.lookups.len() <= 2, "{} and {}", taken.creates.len(), taken.lookups.len());
+}
+
+#[tokio::test]
+async fn settle_after_another_nodes_send_runs_from_the_first_sight_of_it() {
+    let mut world = World::new(settings()).await;
+    // This process has been up for a day when another node's send is lost.
+    world.clock.advance(Duration::from_secs(86_400));
+    let other = engine(&world.store, &world.clock, &world.crm, settings(), "node-2");
+    world.play(&[Play::Lost]);
+    world.crm.with(|crm| crm.blind = true);
+    world.deliver("theirs").await;
+    let claimed = other.take(&name("crm"), 4).await.expect("taken").creates.remove(0);
+    other.create(claimed).await.expect("created");
+    // The wall clock jumps ahead; this process's own clock has seen nothing pass.
+    world.clock.jump_to(world.now().plus(Duration::from_secs(3600)));
+    world.step().await;
+    assert_eq!((world.creates(), world.operation("theirs").await.state()), (1, State::InProgress));
+}
+
+#[tokio::test]
+async fn a_lead_that_never_leaves_does_not_end_the_probe() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Denied]);
+    world.deliver("first").await;
+    world.step().await;
+    assert!(world.destination().await.suspended);
+    world.deliver("unreadable").await;
+    for number in 0..5 {
+        world.deliver(&format!("lead {number}")).await;
+    }
+    world.crm.with(|crm| crm.always = Some(Play::Denied));
+    let calls = world.creates();
+    assert!(world.store.resume(name("crm"), None, world.now()).await.expect("resumed"));
+    world.step().await;
+    assert_eq!(world.creates(), calls + 1, "one probe, whatever was refused before it could be sent");
+    assert!(world.destination().await.suspended);
+}
+
+#[tokio::test]
+async fn after_resume_the_waits_begin_anew() {
+    let mut patient = settings();
+    patient.retry.jitter = 0.0;
+    let mut world = World::new(patient).await;
+    world.crm.with(|crm| crm.always = Some(Play::Away));
+    world.deliver("x").await;
+    world.step().await;
+    world.pass(Duration::from_secs(3600), SECOND * 30).await;
+    let before = world.operation("x").await;
+    assert!(before.attempts > 8, "{}", before.attempts);
+    assert!(world.store.suspend(name("crm"), None, "by hand".into(), None, world.now()).await.expect("suspended"));
+    assert!(world.store.resume(name("crm"), None, world.now()).await.expect("resumed"));
+    world.pass(SECOND * 301, SECOND * 301).await;
+    let after = world.operation("x").await;
+    let Status::Received { next_attempt_at, .. } = after.status else { panic!("{:?}", after.status) };
+    assert_eq!(next_attempt_at.since(after.updated_at), SECOND, "the first wait of a new series");
 }

@@ -41,6 +41,7 @@ fn fresh() -> Operation {
         status: Status::Received { next_attempt_at: START, licence: Licence::FirstSend },
         attempts: 0,
         counted: 0,
+        series_attempts: 0,
         series_since: None,
         series_epoch: 0,
         lookups: 0,
@@ -347,7 +348,11 @@ impl Model {
             }
             Event::Reject => {
                 let (Phase::Review { .. } | Phase::Received { .. }) = phase else { return Verdict::Refused };
-                self.rejected_at = Some(at);
+                let uncertain = match phase {
+                    Phase::Review { uncertain_since, .. } => uncertain_since,
+                    _ => None,
+                };
+                self.rejected_at = uncertain.max(Some(at));
                 self.phase = Phase::Failed;
             }
         }

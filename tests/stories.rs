@@ -432,6 +432,125 @@ async fn poison(store: Option<String>) {
 }
 on_both!(c34_a_nul_is_borne_on_both_stores_and_no_lead_holds_up_another, super::poison);
 
+/// A receiver of alerts that answers as told; it keeps the bodies and checks each signature.
+async fn receiver(answers: Vec<u16>) -> (String, std::sync::Arc<std::sync::Mutex<Vec<Value>>>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/alert", listener.local_addr().expect("an address"));
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&seen);
+    let mut answers = answers.into_iter();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (mut request, mut chunk) = (Vec::new(), [0; 4096]);
+            let (head, body) = loop {
+                let text = String::from_utf8_lossy(&request).into_owned();
+                if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                    let head = head.to_ascii_lowercase();
+                    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                    if body.len() >= length.unwrap_or(0) {
+                        break (head, body.to_owned());
+                    }
+                }
+                match stream.read(&mut chunk).await {
+                    Ok(read) if read > 0 => request.extend_from_slice(&chunk[..read]),
+                    _ => break (String::new(), String::new()),
+                }
+            };
+            let status = answers.next().unwrap_or(204);
+            if status == 204 {
+                let header = |name: &str| {
+                    let line = head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+                    line.unwrap_or_default().to_owned()
+                };
+                let timestamp = header("webhook-timestamp").parse().expect("a time stamp");
+                let signed =
+                    leadonce::intake::sign_webhook(ALERT_SECRET, &header("webhook-id"), timestamp, body.as_bytes());
+                let sent = header("webhook-signature");
+                assert!(signed.is_some_and(|signed| signed.eq_ignore_ascii_case(&sent)), "a wrong signature");
+                kept.lock().expect("alerts").push(serde_json::from_str(&body).expect("JSON"));
+            }
+            let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (url, seen)
+}
+
+const ALERT_SECRET: &str = "whsec_bGVhZG9uY2UtYWxlcnQtc2lnbmluZy1zZWNyZXQtMDE=";
+
+async fn told_once(store: Option<String>) {
+    let (url, alerts) = receiver(Vec::new()).await;
+    let mut setup = on(store);
+    setup.more = format!("[alerts]\nwebhook_url = \"{url}\"\nwebhook_secret = \"{ALERT_SECRET}\"\n");
+    let gateway = Gateway::start(setup).await;
+    gateway.faults(json!([{"call": "create", "times": 100, "kind": "access_denied"}]));
+    for number in 0..5 {
+        gateway.deliver(&format!("a-{number}"), &lead("Anna"), 0).await;
+    }
+    let told = |phase: &str| {
+        let alerts = alerts.lock().expect("alerts");
+        let of = |alert: &&Value| {
+            alert["type"] == format!("incident.{phase}") && alert["data"]["incident"] == "destination_suspended:crm"
+        };
+        alerts.iter().filter(of).count()
+    };
+    gateway.until_path("/v1/admin/destinations", |_| told("start") == 1).await;
+    gateway.sandbox.world().clear_faults();
+    assert_eq!(gateway.post("/v1/admin/destinations/crm/resume", &json!({})).await.status, 200);
+    gateway.until_path("/v1/admin/destinations", |_| told("end") == 1).await;
+    for number in 0..5 {
+        gateway.in_state(&format!("a-{number}"), "completed").await;
+    }
+    assert_eq!((told("start"), told("end")), (1, 1));
+    assert!(!format!("{alerts:?}").contains("Anna"), "personal data in an alert");
+    gateway.end().await;
+}
+on_both!(an_incident_is_told_once_at_its_start_and_once_at_its_end, super::told_once);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_alert_channel_blocks_nothing() {
+    // A port where nobody listens.
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("an address");
+    let more = format!("[alerts]\nwebhook_url = \"http://{dead}/\"\nwebhook_secret = \"{ALERT_SECRET}\"\n");
+    let gateway = Gateway::start(Setup { more, ..Setup::default() }).await;
+    gateway
+        .faults(json!([{"call": "create", "kind": "validation_error"}, {"call": "create", "kind": "access_denied"}]));
+    gateway.deliver("refused", &lead("Anna"), 10).await;
+    gateway.deliver("denied", &lead("Anna"), 0).await;
+    gateway.until_path("/v1/admin/destinations", |body| body["items"][0]["state"] == "suspended").await;
+    assert_eq!(gateway.post("/v1/admin/destinations/crm/resume", &json!({})).await.status, 200);
+    gateway.in_state("denied", "completed").await;
+    let logged = gateway.log().matches("destination suspended; its leads wait").count();
+    assert_eq!(logged, 1, "{}", gateway.log());
+    gateway.end().await;
+}
+
+async fn unreadable(store: Option<String>) {
+    let mut setup = on(store);
+    setup.sources = API.to_owned()
+        + "[[source]]\nname = \"bot\"\nkind = \"telegram\"\ndestination = \"crm\"\nsecret = \"bot-secret\"\n";
+    let gateway = Gateway::start(setup).await;
+    for _ in 0..3 {
+        let request = gateway
+            .client
+            .post(format!("{}/v1/intake/bot", gateway.url))
+            .header("x-telegram-bot-api-secret-token", "bot-secret")
+            .header("content-type", "application/json")
+            .body("{\"update_id\": ");
+        let answer = Answer::of(request).await;
+        assert_eq!((answer.status, answer.text.as_str()), (200, ""));
+    }
+    let page = gateway.get("/v1/admin/operations?status=needs_review&reason=unreadable").await;
+    assert_eq!(
+        page.body["items"].as_array().map(Vec::len),
+        Some(1),
+        "one case, however often it is delivered: {page:?}"
+    );
+    gateway.end().await;
+}
+on_both!(an_unreadable_body_delivered_again_meets_its_case, super::unreadable);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_process_on_one_sqlite_file_is_refused() {
     let gateway = Gateway::start(Setup::default()).await;

@@ -1,14 +1,15 @@
-//! Alerts: every incident is told once at its start and once at its end, to the log and to `[alerts] webhook_url`.
+//! Alerts: every incident is told once at its start and once at its end to `[alerts] webhook_url` (whoever opens or closes it
+//! logs it).
 //!
 //! A dead alert channel blocks nothing: what could not be told stays marked in the store and is tried again later.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{At, Clock};
 use crate::crm::{Call, Transport};
 use crate::intake::sign_webhook;
-use crate::store::{Incident, Store, StoreError};
+use crate::store::{Incident, Store};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -40,45 +41,90 @@ pub(super) struct Alerts {
     pub(super) channel: Option<Channel>,
 }
 
-impl Alerts {
-    /// Tells what is not told yet. An error of the channel is logged and tried again at the next call.
-    pub(super) async fn tell(&self) -> Result<(), StoreError> {
-        for incident in self.store.incidents().await? {
-            if !incident.told_start {
-                tracing::error!(incident = incident.key, "incident: {}", incident.text);
-                if !self.send(&incident, "start").await {
-                    return Ok(());
+/// Whether the store can be written: the one incident that the store itself cannot keep.
+#[derive(Debug, Default)]
+pub(super) struct Outage(Mutex<Option<Incident>>);
+
+impl Outage {
+    /// What the last try to write came to. A start and an end are logged once each.
+    pub(super) fn see(&self, fault: Option<String>, now: At) {
+        let mut incident = self.lock();
+        match (incident.as_mut(), fault) {
+            (None, Some(fault)) => {
+                tracing::error!(incident = KEY, "incident: the store cannot be written: {fault}");
+                let mut id = [0; 16];
+                for (to, from) in id.iter_mut().zip(now.micros().to_be_bytes()) {
+                    *to = from;
                 }
-                self.store.told(incident.id, false).await?;
+                *incident = Some(Incident {
+                    id: uuid::Uuid::new_v8(id),
+                    key: KEY.into(),
+                    text: format!("the store cannot be written: {fault}"),
+                    opened_at: now,
+                    closed_at: None,
+                    told_start: false,
+                    told_end: false,
+                });
             }
-            if incident.closed_at.is_some() && !incident.told_end {
-                tracing::info!(incident = incident.key, "incident over: {}", incident.text);
-                if !self.send(&incident, "end").await {
-                    return Ok(());
+            (Some(open), None) if open.closed_at.is_none() => {
+                tracing::info!(incident = KEY, "incident over: the store can be written again");
+                open.closed_at = Some(now);
+            }
+            // Away again before the end was told: one incident, not two.
+            (Some(open), Some(_)) => open.closed_at = None,
+            (Some(_) | None, None) => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Incident>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn told(&self, end: bool) {
+        let mut incident = self.lock();
+        if end {
+            *incident = None;
+        } else if let Some(open) = incident.as_mut() {
+            open.told_start = true;
+        }
+    }
+}
+
+const KEY: &str = "store_not_writable";
+
+impl Alerts {
+    /// Tells what is not told yet, oldest first. `false` where the channel or the store did not take it; what is left is told
+    /// at a later call.
+    pub(super) async fn tell(&self, outage: &Outage) -> bool {
+        let unstored = outage.lock().clone();
+        if let Some(incident) = unstored {
+            for end in self.untold(&incident) {
+                if !self.send(&incident, end).await {
+                    return false;
                 }
-                self.store.told(incident.id, true).await?;
+                outage.told(end);
             }
         }
-        Ok(())
+        let Ok(incidents) = self.store.incidents().await else { return false };
+        for incident in incidents {
+            for end in self.untold(&incident) {
+                if !self.send(&incident, end).await || self.store.told(incident.id, end).await.is_err() {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
-    /// Tells an incident that no store can keep: the store itself cannot be written.
-    pub(super) async fn tell_unstored(&self, key: &str, text: &str, phase: &str) {
-        tracing::error!(incident = key, phase, "incident: {text}");
-        let now = self.clock.now();
-        let incident = Incident {
-            id: uuid::Uuid::new_v8(*b"store-unwritable"),
-            key: key.to_owned(),
-            text: text.to_owned(),
-            opened_at: now,
-            closed_at: None,
-            told_start: false,
-            told_end: false,
-        };
-        self.send(&incident, phase).await;
+    /// Which ends of an incident are still to be told: the start (`false`), the end (`true`).
+    fn untold(&self, incident: &Incident) -> impl Iterator<Item = bool> + use<> {
+        let start = (!incident.told_start).then_some(false);
+        let end = (incident.closed_at.is_some() && !incident.told_end).then_some(true);
+        start.into_iter().chain(end)
     }
 
-    async fn send(&self, incident: &Incident, phase: &str) -> bool {
+    async fn send(&self, incident: &Incident, end: bool) -> bool {
+        let phase = if end { "end" } else { "start" };
         let Some(channel) = &self.channel else { return true };
         let now = self.clock.now();
         let body = serde_json::json!({
@@ -88,7 +134,7 @@ impl Alerts {
                 "incident": incident.key,
                 "text": incident.text,
                 "opened_at": incident.opened_at.rfc3339(),
-                "closed_at": incident.closed_at.map(crate::clock::At::rfc3339),
+                "closed_at": incident.closed_at.map(At::rfc3339),
             },
         });
         let body = body.to_string().into_bytes();

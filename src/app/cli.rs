@@ -161,7 +161,7 @@ pub enum TokenCommand {
         /// The configuration.
         #[command(flatten)]
         configured: Configured,
-        /// What it may: viewer sees, operator decides cases, admin manages destinations
+        /// What it may: viewer sees, operator decides cases, admin may do what is to come (people and tokens)
         #[arg(long, value_parser = role())]
         role: Role,
         /// Whose it is; unique among active tokens
@@ -260,7 +260,7 @@ pub struct ListOperations {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub received_before: Option<At>,
     /// How many at most
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub limit: u16,
     /// Go on from the next_cursor of the page before
     #[arg(long)]

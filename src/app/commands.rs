@@ -65,7 +65,7 @@ async fn carry_out(command: Command) -> Result<Exit> {
             ))?;
             tokio::select! {
                 () = running.ended() => Ok(Exit::Failed),
-                () = signalled() => Ok(Exit::Done),
+                () = signalled()? => Ok(Exit::Done),
             }
         }
         Command::Drill(drill) => play(drill.json).await,
@@ -90,7 +90,7 @@ async fn with_config(file: &Configured, work: impl AsyncFnOnce(Config) -> Result
 async fn serve_until_stopped(config: Config) -> Result<()> {
     let host = config.server.listen.ip();
     // The handlers stand before the address is told: from then on a signal is a good stop.
-    let stop = signalled();
+    let stop = signalled()?;
     let application = Application::build(config).await?;
     let address = std::net::SocketAddr::new(host, application.port());
     say(&format!("{}http://{address}", super::child::LISTENING))?;
@@ -205,7 +205,7 @@ async fn purge_now(config: Config, dry_run: bool, json: bool) -> Result<()> {
     let (payload, tombstone) = (now.minus(config.retention.payload), now.minus(config.retention.tombstone));
     let mut total = crate::store::Purged::default();
     loop {
-        let step = store.purge(payload, tombstone, if dry_run { usize::MAX } else { STEP }, dry_run).await?;
+        let step = store.purge(now, payload, tombstone, if dry_run { usize::MAX } else { STEP }, dry_run).await?;
         total.payloads += step.payloads;
         total.tombstones += step.tombstones;
         total.deliveries += step.deliveries;
@@ -235,7 +235,7 @@ async fn show(listen: &str) -> Result<Exit> {
         demo.token,
         demo.log().display()
     ))?;
-    signalled().await;
+    signalled()?.await;
     Ok(Exit::Done)
 }
 

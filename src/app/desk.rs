@@ -71,6 +71,7 @@ impl OperatorDesk {
             step_done: None,
             audit: Some(audit),
             lead,
+            while_active: None,
         };
         match ports.store.update(update).await.map_err(Unresolved::Store)? {
             Updated::Done => {

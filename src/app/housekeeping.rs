@@ -50,11 +50,15 @@ impl Housekeeping {
         let now = self.clock.now();
         let wanted = self.incidents(&census, &destinations);
         for (key, text) in &wanted {
-            self.store.open_incident(key.clone(), text.clone(), now).await?;
+            if self.store.open_incident(key.clone(), text.clone(), now).await? {
+                tracing::error!(incident = key, "incident: {text}");
+            }
         }
         for incident in self.store.incidents().await? {
             if incident.closed_at.is_none() && !wanted.contains_key(&incident.key) {
-                self.store.close_incident(incident.key, now).await?;
+                if self.store.close_incident(incident.key.clone(), now).await? {
+                    tracing::info!(incident = incident.key, "incident over: {}", incident.text);
+                }
             }
         }
         Ok(())
@@ -127,7 +131,7 @@ impl Housekeeping {
     pub(super) async fn purge(&self) -> Result<bool, StoreError> {
         let now = self.clock.now();
         let (payload, tombstone) = (now.minus(self.retention.payload), now.minus(self.retention.tombstone));
-        let purged = self.store.purge(payload, tombstone, STEP, false).await?;
+        let purged = self.store.purge(now, payload, tombstone, STEP, false).await?;
         Ok(purged.payloads == STEP || purged.tombstones == STEP || purged.deliveries == STEP)
     }
 }

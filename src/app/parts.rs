@@ -55,7 +55,8 @@ impl Parts {
         for destination in &config.destinations {
             let connector = crm::registry::build(&destination.kind, destination.connector.clone())
                 .map_err(|faults| anyhow::anyhow!("destination {}: {faults:?}", destination.name))?;
-            lines.insert(destination.name.clone(), Line { settings: destination.delivery, connector });
+            let secrets = config.secrets_of(destination);
+            lines.insert(destination.name.clone(), Line { settings: destination.delivery, connector, secrets });
         }
         let mut sources = Vec::new();
         for settings in &config.sources {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tokio::sync::watch;
 
-use super::alerts::{Alerts, Channel};
+use super::alerts::{Alerts, Channel, Outage};
 use super::desk::OperatorDesk;
 use super::housekeeping::{Housekeeping, Retention};
 use super::parts::Parts;
@@ -26,6 +26,8 @@ use crate::telemetry::Metrics;
 
 /// How often housekeeping counts and tells incidents.
 const COUNT_EVERY: Duration = Duration::from_secs(2);
+/// How long a channel that did not take an alert is left alone.
+const TELL_AGAIN: Duration = Duration::from_secs(30);
 /// How often the ledger is audited and retention looks for work.
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
 /// How often the length of SQLite's write-ahead log is looked at.
@@ -141,8 +143,10 @@ impl Application {
                 tokio::spawn(runner::run(engine, store.clone(), clock, name.clone(), stopped.clone()))
             })
             .collect();
+        let outage = Arc::new(Outage::default());
         let chores = [
-            tokio::spawn(count_loop(housekeeping.clone(), alerts)),
+            tokio::spawn(count_loop(housekeeping.clone(), Arc::clone(&outage))),
+            tokio::spawn(tell_loop(alerts, outage)),
             tokio::spawn(audit_loop(housekeeping.clone())),
             tokio::spawn(checkpoint_loop(store.clone())),
             tokio::spawn(index_loop(housekeeping)),
@@ -181,7 +185,14 @@ impl Application {
 /// Opens the configured store for serving, its writer on a thread of its own.
 fn open(config: &Config) -> Result<(Store, std::thread::JoinHandle<()>)> {
     let (store, mut writer) = Store::open(&config.store, Use::Serve)?;
-    let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || while writer.run_one() {})?;
+    let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || {
+        let work = std::panic::AssertUnwindSafe(|| while writer.run_one() {});
+        if std::panic::catch_unwind(work).is_err() {
+            // Without its writer a gateway can only refuse; whoever supervises it starts a new one.
+            tracing::error!("the store's writer has failed; the process ends");
+            std::process::abort();
+        }
+    })?;
     Ok((store, thread))
 }
 
@@ -207,44 +218,42 @@ fn address(listener: &TcpListener) -> String {
     listener.local_addr().map_or_else(|_| String::new(), |address| address.to_string())
 }
 
-/// Counts, and tells incidents; a store that cannot be written is an incident that only memory can keep.
-async fn count_loop(housekeeping: Housekeeping, alerts: Alerts) {
-    const KEY: &str = "store_not_writable";
-    let mut unwritable = false;
+/// Counts, and watches whether the store can be written.
+async fn count_loop(housekeeping: Housekeeping, outage: Arc<Outage>) {
     loop {
-        let written = match housekeeping.count().await {
-            Ok(()) => alerts.tell().await,
-            Err(error) => Err(error),
-        };
-        let writable = match written {
+        let begun = housekeeping.clock.monotonic();
+        let counted = housekeeping.count().await;
+        let took = housekeeping.clock.monotonic().saturating_sub(begun);
+        let written = match counted {
             Ok(()) => housekeeping.store.writable().await,
             Err(error) => Err(error),
         };
-        match writable {
-            Ok(()) if unwritable => {
-                unwritable = false;
-                alerts.tell_unstored(KEY, "the store can be written again", "end").await;
-            }
-            Err(error) if !unwritable => {
-                unwritable = true;
-                alerts.tell_unstored(KEY, &format!("the store cannot be written: {error}"), "start").await;
-            }
-            _ => {}
-        }
-        tokio::time::sleep(COUNT_EVERY).await;
+        outage.see(written.err().map(|error| error.to_string()), housekeeping.clock.now());
+        // Counting takes no more than a twentieth of the time, however large the store.
+        tokio::time::sleep(COUNT_EVERY.max(took * 20)).await;
+    }
+}
+
+/// Tells incidents, beside the counting: a receiver that hangs must hold up nothing.
+async fn tell_loop(alerts: Alerts, outage: Arc<Outage>) {
+    loop {
+        let wait = if alerts.tell(&outage).await { COUNT_EVERY } else { TELL_AGAIN };
+        tokio::time::sleep(wait).await;
     }
 }
 
 async fn audit_loop(housekeeping: Housekeeping) {
     loop {
+        let begun = housekeeping.clock.monotonic();
         if let Err(error) = housekeeping.audit().await {
             tracing::warn!(%error, "the ledger could not be audited");
         }
+        let took = housekeeping.clock.monotonic().saturating_sub(begun);
         while matches!(housekeeping.purge().await, Ok(true)) {
             // Small steps with room between them, so that intake never waits behind retention.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(AUDIT_EVERY).await;
+        tokio::time::sleep(AUDIT_EVERY.max(took * 20)).await;
     }
 }
 
@@ -266,14 +275,14 @@ async fn index_loop(housekeeping: Housekeeping) {
     }
 }
 
-/// Comes when the process is told to stop: SIGTERM or SIGINT.
-pub(super) async fn signalled() {
+/// Comes when the process is told to stop: SIGTERM or SIGINT. From this call on, not from the first poll.
+pub(super) fn signalled() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
 }

@@ -1,11 +1,11 @@
-//! The tables that stand once: `[server]`, `[store]`, `[retention]`, `[alerts]`, `[admin]`.
+//! The tables that stand once: `[server]`, `[store]`, `[retention]`, `[alerts]`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::reader::Section;
 use super::units::show_duration;
-use super::{Admin, Alerts, Retention, Server, value};
+use super::{Alerts, Retention, Server, value};
 use crate::store;
 
 /// Default of `server.max_body` (contract 6.1).
@@ -70,8 +70,4 @@ pub(super) fn alerts(section: &Section<'_>) -> Alerts {
         (true, true) | (false, false) => {}
     }
     Alerts { webhook_url, webhook_secret }
-}
-
-pub(super) fn admin(section: &Section<'_>) -> Admin {
-    Admin { listen: section.take("listen", value::listen) }
 }

@@ -46,8 +46,6 @@ pub struct Config {
     pub retention: Retention,
     /// Whom it alerts.
     pub alerts: Alerts,
-    /// The operators' entrance.
-    pub admin: Admin,
     /// Which keys of their own the kinds of the sources take, in the order of `sources`.
     source_keys: Vec<&'static [&'static str]>,
     /// The line of every key, by its full name.
@@ -102,13 +100,6 @@ pub struct Alerts {
     pub webhook_secret: Option<String>,
 }
 
-/// `[admin]`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Admin {
-    /// An address of its own for admin API, metrics and health; `None`: served with the rest.
-    pub listen: Option<SocketAddr>,
-}
-
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Config({} destinations, {} sources)", self.destinations.len(), self.sources.len())
@@ -131,6 +122,32 @@ impl Config {
     /// The line of a key (`destination[0].webhook_url`), or of the nearest table around it that stands in the file.
     pub fn locate(&self, key: &str) -> Option<usize> {
         nearest_line(&self.lines, key)
+    }
+
+    /// The texts of a destination's own keys that came by `env:` or `file:`: whoever shows a request masks them.
+    pub fn secrets_of(&self, destination: &Destination) -> Vec<String> {
+        let mut secrets = Vec::new();
+        for (key, value) in &destination.connector {
+            self.collect_secrets(&format!("{}.{key}", destination.path), value, &mut secrets);
+        }
+        secrets
+    }
+
+    fn collect_secrets(&self, path: &str, value: &serde_json::Value, into: &mut Vec<String>) {
+        match value {
+            serde_json::Value::String(text) if self.origins.contains_key(path) => into.push(text.clone()),
+            serde_json::Value::Array(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    self.collect_secrets(&format!("{path}[{place}]"), item, into);
+                }
+            }
+            serde_json::Value::Object(members) => {
+                for (key, member) in members {
+                    self.collect_secrets(&format!("{path}.{key}"), member, into);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A fault that only a later check can find (a CRM that does not answer), with the line it belongs to.
@@ -196,7 +213,6 @@ pub fn parse(text: &str, outside: &Outside<'_>, kinds: &Kinds<'_>) -> Result<Con
     let store = general::store(&file.section("store"));
     let retention = general::retention(&file.section("retention"));
     let alerts = general::alerts(&file.section("alerts"));
-    let admin = general::admin(&file.section("admin"));
     let destinations = destination::read_all(&file, kinds);
     let max_body = server.as_ref().map_or(general::MAX_BODY, |server| server.max_body);
     let sources = source::read_all(&file, kinds, max_body);
@@ -212,7 +228,6 @@ pub fn parse(text: &str, outside: &Outside<'_>, kinds: &Kinds<'_>) -> Result<Con
             sources,
             retention: retention?,
             alerts,
-            admin,
             source_keys,
             lines,
             origins,

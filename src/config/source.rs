@@ -87,7 +87,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         default_region,
         missing_key: missing_key.as_deref().and_then(policy),
         resubmit_window: resubmit_window.unwrap_or(2 * MINUTE),
-        honeypot: honeypot.unwrap_or_else(|| "website".to_owned()),
+        honeypot: honeypot.unwrap_or_default(),
         tolerance: tolerance.unwrap_or(5 * MINUTE),
         max_wait: max_wait.unwrap_or(Duration::from_secs(10)),
         rate_per_second,

@@ -46,13 +46,6 @@ impl Engine {
             let call = line.connector.create(&order)?;
             Ok((order, call))
         });
-        // The destination may have been suspended since the claim; what waits for resume is not begun.
-        let suspended = |d: &crate::store::Destination| d.name == claimed.destination && d.suspended;
-        if self.ports.store.destinations().await?.iter().any(suspended) {
-            self.return_token(&claimed.destination);
-            self.give_back(claimed).await?;
-            return Ok(None);
-        }
         let Some((calling, attempt)) = self.begin(line, claimed, call_of(&prepared)).await? else {
             return Ok(None);
         };
@@ -101,16 +94,21 @@ impl Engine {
             licence: Some(licence),
             started_at: now,
             mapping_version: line.connector.mapping_version(),
-            request: call.map(shown).unwrap_or_default(),
+            request: call.map(|call| shown(line, call)).unwrap_or_default(),
         };
         let update = Update {
             attempt: Some(AttemptWrite::Begin(attempt.clone())),
+            // The destination may have been suspended since the claim: what waits for resume is not begun.
+            while_active: Some(claimed.series_epoch),
             ..change(claimed, (*calling).clone(), "attempt_begun")
         };
         match self.ports.store.update(update).await? {
             Updated::Done => Ok(Some((*calling, attempt))),
-            Updated::Moved(_) => {
+            Updated::Moved(found) => {
                 self.return_token(&calling.destination);
+                if matches!(found.status, Status::Claimed { .. }) && found.epoch == calling.epoch {
+                    self.give_back(*found).await?;
+                }
                 Ok(None)
             }
         }
@@ -146,6 +144,11 @@ impl Engine {
             decision,
             ended_at,
         };
+        // What the answer means for the destination is written first: were the lead released before the suspension stands,
+        // it would be sent again at once.
+        if let (CreateOutcome::Failed(failure), Some(_)) = (&outcome, exchange) {
+            self.heed(&calling, failure, &line.settings).await?;
+        }
         let mut current = calling;
         for _ in 0..MOVES {
             let after = match apply(&current, &event, self.now()) {
@@ -177,7 +180,7 @@ impl Engine {
             };
             match self.store_result(update).await? {
                 Updated::Moved(now) => current = *now,
-                Updated::Done => return self.after_answer(line, &current, after, &outcome).await,
+                Updated::Done => return self.after_answer(&current, after, &outcome).await,
             }
         }
         tracing::error!(operation_id = %current.id, "an answer could not be written; the lease expires and it is looked up");
@@ -186,7 +189,6 @@ impl Engine {
 
     async fn after_answer(
         &self,
-        line: &Line,
         before: &Operation,
         after: Operation,
         outcome: &CreateOutcome,
@@ -201,25 +203,11 @@ impl Engine {
             crm_id = after.crm_id.as_ref().map(crate::operation::CrmId::as_str),
             "create answered"
         );
-        match outcome {
-            CreateOutcome::Created(_) => {
-                self.ports.store.succeeded(after.destination.clone(), self.now()).await?;
-            }
-            CreateOutcome::Failed(failure) => self.heed(before, failure, &line.settings).await?,
+        if let CreateOutcome::Created(_) = outcome {
+            self.ports.store.succeeded(after.destination.clone(), self.now()).await?;
         }
-        match &after.status {
-            Status::Completed { .. } => {
-                self.forget_end(after.id);
-                self.ports.metrics.completed(after.destination.as_str());
-                Ok(None)
-            }
-            Status::Claimed { .. } => Ok(Some(after)),
-            Status::Received { .. }
-            | Status::Calling { .. }
-            | Status::Reconciling { .. }
-            | Status::FailedTerminal { .. }
-            | Status::NeedsReview { .. } => Ok(None),
-        }
+        self.note_state(&after);
+        Ok(matches!(after.status, Status::Claimed { .. }).then_some(after))
     }
 
     fn decide(&self, line: &Line, operation: &Operation, failure: &Failure) -> Decision {
@@ -231,7 +219,7 @@ impl Engine {
         let facts = Facts {
             now: self.now(),
             counted: operation.counted + u32::from(counts),
-            consecutive: operation.attempts,
+            consecutive: operation.series_attempts,
             series_since: operation.series_since.unwrap_or_else(|| self.now()),
             retry_after: failure.retry_after,
         };
@@ -246,7 +234,7 @@ fn call_of(prepared: &Result<Result<(Order, Call), String>, String>) -> Option<&
 
 /// A change without any of the things that may go with it.
 pub(super) fn change(before: Operation, after: Operation, event: &'static str) -> Update {
-    Update { before, after, event, attempt: None, step_done: None, audit: None, lead: None }
+    Update { before, after, event, attempt: None, step_done: None, audit: None, lead: None, while_active: None }
 }
 
 fn failure(class: FailureClass, message: &str) -> CreateOutcome {
@@ -260,9 +248,14 @@ fn class_of(outcome: &CreateOutcome) -> &'static str {
     }
 }
 
-/// The request as the attempts log keeps it: no secret is in a body, and the address is masked.
-pub(super) fn shown(call: &Call) -> String {
-    format!("{} {}\n{}", call.method, call.masked_url, String::from_utf8_lossy(&call.body))
+/// The request as the attempts log keeps it: the address masked, and whatever came from the environment or a file.
+pub(super) fn shown(line: &Line, call: &Call) -> String {
+    masked(line, &format!("{} {}\n{}", call.method, call.masked_url, String::from_utf8_lossy(&call.body)))
+}
+
+fn masked(line: &Line, text: &str) -> String {
+    let text = line.connector.scrub(text);
+    line.secrets.iter().filter(|secret| !secret.is_empty()).fold(text, |text, secret| text.replace(secret, "***"))
 }
 
 pub(super) fn status_of(exchange: &Exchange) -> Option<u16> {
@@ -274,7 +267,7 @@ pub(super) fn status_of(exchange: &Exchange) -> Option<u16> {
 
 pub(super) fn excerpt_of(line: &Line, exchange: &Exchange) -> String {
     match exchange {
-        Ok(answer) => line.connector.scrub(&crate::crm::failure::excerpt(&answer.body)),
+        Ok(answer) => masked(line, &crate::crm::failure::excerpt(&answer.body)),
         Err(error) => error.message.clone(),
     }
 }

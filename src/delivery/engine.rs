@@ -14,7 +14,7 @@ use super::{Line, Settings};
 use crate::clock::{At, Clock, Entropy, uuid_v7};
 use crate::crm::{Order, Transport};
 use crate::intake::{Request, Source};
-use crate::operation::{DestinationName, Failure, FailureClass, Lead, Operation, OperationId, SourceName};
+use crate::operation::{DestinationName, Failure, FailureClass, Lead, Operation, OperationId, SourceName, Status};
 use crate::store::{Store, StoreError, StoredDelivery, Take, Taken, Update, Updated, Work};
 use crate::telemetry::Metrics;
 
@@ -53,9 +53,9 @@ pub struct Engine {
     lines: HashMap<DestinationName, Line>,
     sources: HashMap<SourceName, Arc<dyn Source>>,
     buckets: HashMap<DestinationName, Mutex<Bucket>>,
-    /// Monotonic time at which this process saw a send end. What it did not see ended when the process began, at the latest.
+    /// Monotonic time at which this process saw a send end or, where it did not (another node's send, one before a restart),
+    /// first met its operation: no earlier moment is proven by this process's own clock.
     ended: Mutex<HashMap<OperationId, Duration>>,
-    began: Duration,
 }
 
 impl Engine {
@@ -69,7 +69,7 @@ impl Engine {
         let began = ports.clock.monotonic();
         let bucket = |line: &Line| Bucket::new(line.settings.rate_per_second, line.settings.burst, began);
         let buckets = lines.iter().map(|(name, line)| (name.clone(), Mutex::new(bucket(line)))).collect();
-        Self { ports, node, lines, sources, buckets, ended: Mutex::default(), began }
+        Self { ports, node, lines, sources, buckets, ended: Mutex::default() }
     }
 
     /// What comes from outside.
@@ -154,12 +154,20 @@ impl Engine {
 
     /// Whether settle has passed on the monotonic clock since the send can last have ended (contract 4.1 rule 3).
     pub(super) fn settled(&self, id: OperationId, settle: Duration) -> bool {
-        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&id).unwrap_or(&self.began);
-        self.ports.clock.monotonic() >= ended.saturating_add(settle)
+        let now = self.ports.clock.monotonic();
+        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(now);
+        now >= ended.saturating_add(settle)
     }
 
-    pub(super) fn forget_end(&self, id: OperationId) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    /// What a new state means beside the store.
+    pub(super) fn note_state(&self, operation: &Operation) {
+        if let Status::Completed { .. } = operation.status {
+            self.ports.metrics.completed(operation.destination.as_str());
+        }
+        // The end of a send matters only while its outcome is open.
+        if !matches!(operation.status, Status::Calling { .. } | Status::Reconciling { .. }) {
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).remove(&operation.id);
+        }
     }
 
     /// The lead of an operation: as an operator corrected it, else read from the logged bytes. Bears every lead.
@@ -242,7 +250,12 @@ impl Engine {
                 let text = format!("{name} is suspended: {}", failure.message);
                 if self.ports.store.suspend(name.clone(), epoch, failure.message.clone(), None, self.now()).await? {
                     tracing::error!(destination = %name, reason = failure.message, "destination suspended; its leads wait for resume");
-                    self.ports.store.open_incident(format!("destination_suspended:{name}"), text, self.now()).await?;
+                    // Suspended again before the end of the last time was noticed: that is another incident.
+                    let key = format!("destination_suspended:{name}");
+                    if !self.ports.store.open_incident(key.clone(), text.clone(), self.now()).await? {
+                        self.ports.store.close_incident(key.clone(), self.now()).await?;
+                        self.ports.store.open_incident(key, text, self.now()).await?;
+                    }
                 }
             }
             FailureClass::Throttled => {

@@ -19,12 +19,20 @@ use crate::crm::Connector;
 pub use engine::{Engine, GRACE, Pause, Ports};
 
 /// A destination as the engine knows it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Line {
     /// How it is delivered to.
     pub settings: Settings,
     /// Its kind of CRM, configured.
     pub connector: Arc<dyn Connector>,
+    /// Texts of its configuration that came from the environment or a file: never shown.
+    pub secrets: Vec<String>,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Line({:?})", self.connector)
+    }
 }
 
 /// The retry policy of a destination (`[destination.retry]`).

@@ -68,7 +68,7 @@ impl Engine {
             licence: None,
             started_at: begun_at,
             mapping_version: line.connector.mapping_version(),
-            request: call.as_ref().map(shown).unwrap_or_default(),
+            request: call.as_ref().map(|call| shown(&line, call)).unwrap_or_default(),
         };
         let end = AttemptEnd {
             id: attempt.id,
@@ -89,6 +89,10 @@ impl Engine {
             step_done,
             ..change(operation.clone(), (*after).clone(), "looked_up")
         };
+        // As with a create: were the operation's next step written first, it could overtake the suspension.
+        if let (LookupOutcome::Failed(failure), Some(_)) = (&outcome, &exchange) {
+            self.heed(&operation, failure, &line.settings).await?;
+        }
         // Where it moved on, a late answer or a person was faster; the look-up is taken again if it is still needed.
         if let Updated::Done = self.store_result(update).await? {
             tracing::info!(
@@ -100,13 +104,7 @@ impl Engine {
                 crm_id = after.crm_id.as_ref().map(crate::operation::CrmId::as_str),
                 "looked up"
             );
-            if let Status::Completed { .. } = after.status {
-                self.forget_end(after.id);
-                self.ports.metrics.completed(after.destination.as_str());
-            }
-        }
-        if let LookupOutcome::Failed(failure) = &outcome {
-            self.heed(&operation, failure, &line.settings).await?;
+            self.note_state(&after);
         }
         Ok(())
     }
@@ -117,7 +115,7 @@ impl Engine {
         let facts = Facts {
             now,
             counted: operation.counted,
-            consecutive: operation.attempts,
+            consecutive: operation.series_attempts,
             series_since: operation.series_since.unwrap_or(now),
             retry_after: None,
         };

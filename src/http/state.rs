@@ -98,7 +98,11 @@ impl Inbound {
         let reader = Arc::clone(&source);
         Self {
             limiter: settings.rate_per_second.map(Limiter::new),
-            rehash: Arc::new(move |stored, index| reader.rehash(&delivery::stored_request(stored)?, index)),
+            // It runs on the store's writer, which must outlive any content.
+            rehash: Arc::new(move |stored, index| {
+                let request = delivery::stored_request(stored)?;
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.rehash(&request, index))).ok().flatten()
+            }),
             token_sha256: settings.token.as_ref().map(|token| Sha256::digest(token.as_bytes()).into()),
             settings,
             source,

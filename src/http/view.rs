@@ -70,6 +70,7 @@ pub(crate) mod samples {
             status,
             attempts: 1,
             counted: 0,
+            series_attempts: 0,
             series_since: None,
             series_epoch: 0,
             lookups: 0,

@@ -211,7 +211,7 @@ pub struct Settings {
     pub missing_key: Option<MissingKey>,
     /// Window of `resubmit_window`.
     pub resubmit_window: Duration,
-    /// The form field that only robots fill in.
+    /// The form field that only robots fill in; empty for none.
     pub honeypot: String,
     /// How old or how far ahead a signed time stamp may be.
     pub tolerance: Duration,

@@ -266,6 +266,8 @@ pub struct Operation {
     pub attempts: u32,
     /// Attempts of this series that count toward max_attempts (contract 4.1 rule 5).
     pub counted: u32,
+    /// Create calls of this series: the wait before the next grows with them.
+    pub series_attempts: u32,
     /// First attempt of this series: max_elapsed runs from here.
     pub series_since: Option<At>,
     /// The destination's epoch of this series; another epoch (suspend, resume) begins a new series.

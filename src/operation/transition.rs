@@ -162,6 +162,7 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
                 return Err(Refused::LeaseOver);
             }
             next.attempts += 1;
+            next.series_attempts += 1;
             next.series_since.get_or_insert(at);
             next.status = Status::Calling { lease: lease.clone() };
         }
@@ -224,7 +225,7 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
                 {
                     return Err(Refused::EntityExists);
                 }
-                // A rejected case keeps no more than the time of its rejection; an uncertain send had ended by then.
+                // `finished_at` of a rejected case is no earlier than the end of any send.
                 Status::FailedTerminal { reason: FailReason::RejectedByOperator } if operation.attempts > 0 => {
                     operation.finished_at
                 }
@@ -239,7 +240,12 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
             next.status = Status::Received { next_attempt_at: at, licence: Licence::Operator };
         }
         (Event::Reject, Status::NeedsReview { .. } | Status::Received { .. }) => {
-            next.finished_at = Some(at);
+            // A send of unknown outcome may end later than the rejection: settle (and retention) run from its end.
+            let send_ended_at = match &operation.status {
+                Status::NeedsReview { send_ended_at, .. } => *send_ended_at,
+                _ => None,
+            };
+            next.finished_at = send_ended_at.max(Some(at));
             next.status = Status::FailedTerminal { reason: FailReason::RejectedByOperator };
         }
         (
@@ -266,6 +272,7 @@ fn changed(mut next: Operation, at: At) -> Change {
 /// A new series: the budget of attempts and time is fresh; `attempts` keeps counting (contract 4.1 rule 5).
 fn begin_series(next: &mut Operation) {
     next.counted = 0;
+    next.series_attempts = 0;
     next.series_since = None;
 }
 

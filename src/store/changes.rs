@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::rows::{OperationRow, TransitionRow};
 use super::schema::{attempts, audit, lead_edits, steps};
 use super::types::{AttemptEnd, AttemptWrite, Audit, NewAttempt, StoreError, Update, Updated};
-use super::{inserts, reading};
+use super::{destinations, inserts, reading};
 use crate::operation::{CrmId, Lead, Operation, OperationId};
 
 /// Carries out a change; nothing of it where the operation moved on.
@@ -21,6 +21,11 @@ pub(super) fn update(conn: &mut AnyConn, update: &Update) -> Result<Updated, Fai
     let Update { before, after, .. } = update;
     if before.id != after.id {
         return Err(StoreError::Inconsistent(format!("operation {}: changed into {}", before.id, after.id)).into());
+    }
+    if let Some(epoch) = update.while_active
+        && !destinations::is_active(conn, &before.destination, epoch)?
+    {
+        return Ok(Updated::Moved(Box::new(present(conn, before.id)?)));
     }
     if after.version == before.version {
         // Only evidence: the condition is read, not written.
@@ -205,7 +210,7 @@ macro_rules! change_statement {
                     next_attempt_at: Nullable<BigInt>, next_lookup_at: Nullable<BigInt>,
                     lease_owner: Nullable<Text>, lease_until: Nullable<BigInt>,
                     send_ended_at: Nullable<BigInt>, lookups_since: Nullable<BigInt>,
-                    attempts: BigInt, counted: BigInt, series_since: Nullable<BigInt>, series_epoch: BigInt,
+                    attempts: BigInt, counted: BigInt, series_attempts: BigInt, series_since: Nullable<BigInt>, series_epoch: BigInt,
                     lookups: BigInt, step: Integer, epoch: BigInt, version: BigInt,
                     crm_id: Nullable<Text>, other_crm_ids: Nullable<Text>, last_error: Nullable<Text>,
                     updated_at: BigInt, finished_at: Nullable<BigInt>

@@ -119,6 +119,16 @@ pub(super) fn for_take(conn: &mut AnyConn, name: &DestinationName) -> Result<Opt
     }
 }
 
+/// Whether the destination takes calls and is still in that epoch; on PostgreSQL it stays so until this transaction ends.
+pub(super) fn is_active(conn: &mut AnyConn, name: &DestinationName, epoch: i64) -> Result<bool, Failure> {
+    let found = destinations::table.find(name.as_str()).select((destinations::suspended, destinations::epoch));
+    let found: Option<(bool, i64)> = match conn {
+        AnyConn::Postgres(conn) => found.for_share().get_result(conn).optional()?,
+        AnyConn::Sqlite(conn) => found.get_result(conn).optional()?,
+    };
+    Ok(found == Some((false, epoch)))
+}
+
 fn one(conn: &mut AnyConn, name: &DestinationName) -> Result<Option<Destination>, Failure> {
     let row: Option<DestinationRow> =
         on_each!(conn, |c| destinations::table.find(name.as_str()).select(DestinationRow::as_select()).get_result(c))

@@ -8,7 +8,9 @@ use super::codec::{self, clean};
 use super::conn::on_each;
 use super::schema::incidents;
 use super::types::{Incident, StoreError};
-use crate::clock::{At, SystemEntropy, uuid_v7};
+use sha2::{Digest, Sha256};
+
+use crate::clock::At;
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = incidents)]
@@ -38,11 +40,22 @@ impl TryFrom<IncidentRow> for Incident {
     }
 }
 
+/// The id of the incident of a key that opens then.
+fn incident_id(key: &str, at: At) -> Uuid {
+    let digest = Sha256::digest(format!("leadonce/incident/1/{}/{key}", at.micros()));
+    let mut bytes = [0; 16];
+    for (to, from) in bytes.iter_mut().zip(digest) {
+        *to = from;
+    }
+    Uuid::new_v8(bytes)
+}
+
 impl Store {
     /// Opens an incident; whether it is new (at most one is open per key).
     pub async fn open_incident(&self, key: String, text: String, at: At) -> Result<bool, StoreError> {
-        let id = uuid_v7(at, &SystemEntropy).to_string();
         let (key, text) = (clean(&key), clean(&text));
+        // The same write, done again after a lost commit, has the same id.
+        let id = incident_id(&key, at).to_string();
         self.write(move |conn, again| {
             let row = (
                 incidents::incident_id.eq(&id),

@@ -87,12 +87,16 @@ fn sources(conn: &mut AnyConn) -> QueryResult<Vec<String>> {
     Ok(found.into_iter().map(|row| row.source).collect())
 }
 
+/// So many deliveries of one operation are shown, the first ones: a sender that repeats for ever must not fill the memory.
+const MOST_DELIVERIES: i64 = 100;
+
 fn story(conn: &mut AnyConn, id: OperationId) -> Result<Option<Story>, Failure> {
     let Some(operation) = reading::operation(conn, id)? else { return Ok(None) };
     let key = id.to_string();
     let logged: Vec<DeliveryRow> = deliveries::table
         .filter(deliveries::operation_id.eq(&key))
         .order((deliveries::received_at, deliveries::delivery_id, deliveries::event_index))
+        .limit(MOST_DELIVERIES)
         .select(DeliveryRow::as_select())
         .load(conn)?;
     let deliveries = logged.into_iter().map(|row| reading::with_body(conn, row)).collect::<Result<_, _>>()?;

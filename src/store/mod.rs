@@ -82,6 +82,8 @@ pub struct Store {
     shared: Arc<Shared>,
     address: Address,
     readers: Pool<Manager>,
+    /// Whether reads run on the caller's own thread: for a single thread that steps everything.
+    inline: bool,
     /// As many permits as the pool has connections: waiting for one holds no blocking thread.
     permits: Arc<Semaphore>,
     /// Key of the contact hashes, made once per database.
@@ -128,6 +130,7 @@ impl Store {
             shared: shared.clone(),
             address: address.clone(),
             readers,
+            inline: settings.readers == 0,
             permits: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1))),
             contact_secret,
             instance: glance::next_instance(),
@@ -237,6 +240,10 @@ impl Store {
         &self,
         work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
+        if self.inline {
+            let mut conn = self.readers.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
+            return work(&mut conn).map_err(StoreError::from);
+        }
         let permit = self.permits.clone().acquire_owned().await;
         let permit = permit.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
         let readers = self.readers.clone();

@@ -99,6 +99,6 @@ fn keys_and_ids_are_found_by_index() {
 fn a_retention_step_reads_only_what_is_due() {
     let before = At::from_seconds(1_800_000_000);
     assert_indexed(&plans(|conn| {
-        retention::step(conn, before, before, 10).expect("purged");
+        retention::step(conn, before, before, before, 10).expect("purged");
     }));
 }

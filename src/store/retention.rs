@@ -18,18 +18,13 @@ use crate::clock::At;
 diesel::alias!(deliveries as others: Others);
 diesel::alias!(operations as neighbours: Neighbours);
 
-/// Written down as the moment before which everything finished is erased: `purge` is told that moment, not the present, and
-/// an operation that a retry finished again later is then told apart by being younger.
-fn erased_mark(payload_before: At) -> i64 {
-    payload_before.micros()
-}
-
 impl Store {
     /// One small step: payloads finished before `payload_before`, tombstones finished before `tombstone_before`, log rows
     /// without an operation received before `payload_before`; at most `limit` of each. With `dry_run` only counts, all that is
-    /// due.
+    /// due. `at` is the present: what is written down as the time of the erasure.
     pub async fn purge(
         &self,
+        at: At,
         payload_before: At,
         tombstone_before: At,
         limit: usize,
@@ -38,7 +33,7 @@ impl Store {
         if dry_run {
             return self.read(move |conn| Ok(due(conn, payload_before, tombstone_before)?)).await;
         }
-        self.write(move |conn, _| step(conn, payload_before, tombstone_before, limit)).await
+        self.write(move |conn, _| step(conn, at, payload_before, tombstone_before, limit)).await
     }
 }
 
@@ -117,12 +112,13 @@ fn due(conn: &mut AnyConn, payload_before: At, tombstone_before: At) -> QueryRes
 
 pub(super) fn step(
     conn: &mut AnyConn,
+    at: At,
     payload_before: At,
     tombstone_before: At,
     limit: usize,
 ) -> Result<Purged, Failure> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let payloads = erase_payloads(conn, payload_before, limit)? + erase_late_replays(conn, payload_before, limit)?;
+    let payloads = erase_payloads(conn, at, payload_before, limit)? + erase_late_replays(conn, payload_before, limit)?;
     let tombstones = remove_tombstones(conn, tombstone_before, limit)?;
     let refused = remove_ownerless(conn, payload_before, limit)?;
     let ended: Vec<(String, Vec<u8>)> = windows::table
@@ -147,7 +143,7 @@ fn remove_ownerless(conn: &mut AnyConn, before: At, limit: i64) -> QueryResult<u
     diesel::delete(of_requests.filter(deliveries::operation_id.is_null())).execute(conn)
 }
 
-fn erase_payloads(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, Failure> {
+fn erase_payloads(conn: &mut AnyConn, at: At, before: At, limit: i64) -> Result<usize, Failure> {
     let due = erasable!(before).order(operations::finished_at).limit(limit).select(operations::operation_id);
     // The rows stay locked until the commit: a retry that comes in between waits, and finds the payload erased.
     let ids: Vec<String> = match conn {
@@ -158,7 +154,7 @@ fn erase_payloads(conn: &mut AnyConn, before: At, limit: i64) -> Result<usize, F
         return Ok(0);
     }
     diesel::update(operations::table.filter(operations::operation_id.eq_any(&ids)))
-        .set((operations::payload_erased_at.eq(erased_mark(before)), operations::last_error.eq(None::<String>)))
+        .set((operations::payload_erased_at.eq(at.micros()), operations::last_error.eq(None::<String>)))
         .execute(conn)?;
     diesel::update(attempts::table.filter(attempts::operation_id.eq_any(&ids)))
         .set((attempts::request.eq(None::<String>), attempts::excerpt.eq(None::<String>)))

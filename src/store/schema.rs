@@ -22,6 +22,7 @@ diesel::table! {
         lookups_since -> Nullable<BigInt>,
         attempts -> BigInt,
         counted -> BigInt,
+        series_attempts -> BigInt,
         series_since -> Nullable<BigInt>,
         series_epoch -> BigInt,
         lookups -> BigInt,

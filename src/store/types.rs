@@ -18,7 +18,7 @@ pub struct Settings {
     pub queue: usize,
     /// Writes of one commit at most.
     pub batch: usize,
-    /// Connections for reads.
+    /// Connections for reads, which run on blocking threads; 0: reads run on the caller's own thread.
     pub readers: u32,
 }
 
@@ -190,6 +190,9 @@ pub struct Update {
     pub audit: Option<Audit>,
     /// The lead as an operator corrected it.
     pub lead: Option<Lead>,
+    /// Only while the destination is active, and still in this epoch of its own (contract 4: the attempt is recorded while the
+    /// destination allows it); else nothing is written.
+    pub while_active: Option<i64>,
 }
 
 /// What came of an [`Update`].
@@ -469,7 +472,7 @@ pub enum Role {
     Viewer,
     /// Decides cases.
     Operator,
-    /// Manages tokens and destinations.
+    /// May do what is to come: people and tokens over the API.
     Admin,
 }
 

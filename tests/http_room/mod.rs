@@ -91,7 +91,7 @@ impl Desk for PlainDesk {
 }
 
 fn change(before: Operation, after: Operation, event: &'static str) -> Update {
-    Update { before, after, event, attempt: None, step_done: None, audit: None, lead: None }
+    Update { before, after, event, attempt: None, step_done: None, audit: None, lead: None, while_active: None }
 }
 
 /// Runs a future of the store to its end.
@@ -272,7 +272,7 @@ impl Room {
     /// How many deliveries without an operation are in the log.
     pub(crate) fn logged_alone(&self) -> usize {
         let later = self.clock.now().plus(Duration::from_secs(86_400));
-        now(self.store.purge(later, later, 1_000, true)).expect("a count").deliveries
+        now(self.store.purge(later, later, later, 1_000, true)).expect("a count").deliveries
     }
 
     /// The value of a metric, by its whole name with labels.

@@ -12,7 +12,7 @@ use crate::stage::*;
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn purge(stage: &Stage, payload: At, tombstone: At) -> Purged {
-    stage.wait(stage.store.purge(payload, tombstone, 100, false)).expect("purged")
+    stage.wait(stage.store.purge(payload.plus(DAY), payload, tombstone, 100, false)).expect("purged")
 }
 
 fn long_ago() -> At {
@@ -48,7 +48,7 @@ both! {
         let received = stage.admit_one(keyed("a", "lead")).operation;
         let done = completed(&stage, &received, NOW);
         assert_eq!(purge(&stage, NOW, long_ago()), Purged::default(), "not due yet");
-        let preview = stage.wait(stage.store.purge(NOW.plus(DAY), long_ago(), 100, true)).expect("counted");
+        let preview = stage.wait(stage.store.purge(NOW.plus(DAY), NOW.plus(DAY), long_ago(), 100, true)).expect("counted");
         let expected = Purged { payloads: 1, tombstones: 0, deliveries: 0 };
         assert_eq!(preview, expected);
         assert_eq!(purge(&stage, NOW.plus(DAY), long_ago()), expected);
@@ -168,7 +168,7 @@ both! {
             stage.wait(stage.store.log(delivery, Verdict::Rejected)).expect("logged");
         }
         let horizon = NOW.plus(3 * DAY);
-        let step = |limit| stage.wait(stage.store.purge(horizon, long_ago(), limit, false)).expect("purged").deliveries;
+        let step = |limit| stage.wait(stage.store.purge(horizon, horizon, long_ago(), limit, false)).expect("purged").deliveries;
         assert_eq!((step(2), step(2), step(2)), (2, 1, 0));
         assert_eq!(stage.place.number("SELECT count(*) FROM deliveries"), 2);
     }

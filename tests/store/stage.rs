@@ -202,7 +202,16 @@ pub(crate) fn change(before: &Operation, event: &leadonce::operation::transition
 }
 
 pub(crate) fn plain(before: &Operation, after: Operation) -> Update {
-    Update { before: before.clone(), after, event: "test", attempt: None, step_done: None, audit: None, lead: None }
+    Update {
+        before: before.clone(),
+        after,
+        event: "test",
+        attempt: None,
+        step_done: None,
+        audit: None,
+        lead: None,
+        while_active: None,
+    }
 }
 
 pub(crate) fn crm() -> DestinationName {
@@ -242,6 +251,7 @@ pub(crate) fn delivery_at(at: At, events: &[(Option<&str>, &str)]) -> Admit {
         status: Status::Received { next_attempt_at: at, licence: Licence::FirstSend },
         attempts: 0,
         counted: 0,
+        series_attempts: 0,
         series_since: None,
         series_epoch: 0,
         lookups: 0,

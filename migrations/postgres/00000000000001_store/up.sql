@@ -22,6 +22,7 @@ CREATE TABLE operations (
     lookups_since     BIGINT,
     attempts          BIGINT  NOT NULL CHECK (attempts >= 0),
     counted           BIGINT  NOT NULL CHECK (counted >= 0),
+    series_attempts   BIGINT  NOT NULL CHECK (series_attempts >= 0),
     series_since      BIGINT,
     series_epoch      BIGINT  NOT NULL,
     lookups           BIGINT  NOT NULL CHECK (lookups >= 0),

@@ -149,9 +149,10 @@ impl Shared {
             self.client.get(url).bearer_auth(&self.token).send().await?.error_for_status()?.json().await?;
         let delivery = story.pointer("/deliveries/0").context("a delivery")?;
         let body = delivery.get("body").and_then(Value::as_str).context("the raw body")?.to_owned();
-        let headers = delivery.get("headers").and_then(Value::as_object).cloned().unwrap_or_default();
-        let content_type =
-            headers.get("content-type").and_then(Value::as_str).unwrap_or("application/x-www-form-urlencoded");
+        let is_type = |pair: &&Value| pair.get(0).and_then(Value::as_str) == Some("content-type");
+        let headers = delivery.get("headers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let content_type = headers.iter().find(is_type).and_then(|pair| pair.get(1)).and_then(Value::as_str);
+        let content_type = content_type.unwrap_or("application/x-www-form-urlencoded");
         let url = format!("{}/v1/intake/site", self.gateway);
         Ok(self.client.post(url).header("content-type", content_type).body(body).send().await?)
     }
@@ -188,6 +189,7 @@ kind = "form"
 destination = "crm"
 allow_origins = ["{page}"]
 default_region = "RU"
+honeypot = "website"
 "#,
         store = folder.file("demo.db").display()
     )

@@ -21,8 +21,27 @@ pub(super) async fn handle(request: HttpRequest, shared: web::Data<Shared>) -> R
     let unknown = || Problem::new(Kind::NotFound, "there is no operation of that id");
     let id = request.match_info().get("id").and_then(|id| id.parse::<OperationId>().ok()).ok_or_else(unknown)?;
     let story = shared.store.story(id).await?.ok_or_else(unknown)?;
-    let detail = Detail::of(&story, shared.desk.lead_of(&story), shared.desk.link(&story.operation));
+    let lead = shared.desk.lead_of(&story);
+    let related = same_contact(&shared, &story, lead.as_ref()).await?;
+    let detail = Detail::of(&story, lead, shared.desk.link(&story.operation), related);
     Ok(HttpResponse::Ok().insert_header(("etag", format!("\"{}\"", story.operation.version))).json(detail))
+}
+
+/// Other operations of the same key, and those that bear a phone or an e-mail address of this lead: a hint for people, never a
+/// reason to merge (contract 1).
+async fn same_contact(shared: &Shared, story: &Story, lead: Option<&Lead>) -> Result<Vec<OperationId>, Problem> {
+    const MOST: usize = 20;
+    let mut related = story.conflicts.clone();
+    let contacts = lead.into_iter().flat_map(|lead| lead.phones.iter().chain(&lead.emails));
+    for contact in contacts.filter_map(|contact| contact.normal.clone()) {
+        for operation in shared.store.find_contact(contact, MOST).await? {
+            if operation.id != story.operation.id && !related.contains(&operation.id) {
+                related.push(operation.id);
+            }
+        }
+    }
+    related.truncate(MOST);
+    Ok(related)
 }
 
 #[derive(Serialize)]
@@ -43,11 +62,11 @@ struct Detail<'a> {
     transitions: Vec<Transition<'a>>,
     audit: Vec<AuditView<'a>>,
     conflicts_with: Option<OperationId>,
-    related: &'a [OperationId],
+    related: Vec<OperationId>,
 }
 
 impl<'a> Detail<'a> {
-    fn of(story: &'a Story, lead: Option<Lead>, link: Option<String>) -> Self {
+    fn of(story: &'a Story, lead: Option<Lead>, link: Option<String>, related: Vec<OperationId>) -> Self {
         let operation = &story.operation;
         let next_at = match &operation.status {
             Status::Received { next_attempt_at: at, .. } | Status::Reconciling { next_lookup_at: at, .. } => Some(*at),
@@ -70,7 +89,7 @@ impl<'a> Detail<'a> {
             transitions: story.transitions.iter().map(Transition::of).collect(),
             audit: story.audit.iter().map(AuditView::of).collect(),
             conflicts_with: operation.conflicts_with,
-            related: &story.conflicts,
+            related,
         }
     }
 }
@@ -251,7 +270,7 @@ mod tests {
             edited_lead: None,
             conflicts: vec![],
         };
-        let detail = Detail::of(&story, Some(Lead::default()), Some("https://crm.example/4512".into()));
+        let detail = Detail::of(&story, Some(Lead::default()), Some("https://crm.example/4512".into()), Vec::new());
         let json = serde_json::to_value(detail).expect("json");
         for member in ["operation_id", "crm_id", "version", "lead", "deliveries", "attempt_log", "audit", "related"] {
             assert!(json.get(member).is_some_and(|value| !value.is_null()), "{member}");

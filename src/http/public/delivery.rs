@@ -13,6 +13,9 @@ use crate::operation::{
 };
 use crate::store::{NewDelivery, NewEvent, StoredDelivery};
 
+/// How long senders repeat, at the most (contract 4.1 rule 9).
+const SENDERS_HORIZON: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
+
 /// The request as sources read it.
 pub(super) fn request_of(request: &HttpRequest, body: Vec<u8>) -> intake::Request {
     intake::Request {
@@ -77,12 +80,13 @@ impl Reception<'_> {
         NewEvent { operation: self.operation(index, source_key, key_origin, event.payload_hash, status), window }
     }
 
-    /// The operation of an authenticated body that cannot be read.
+    /// The operation of an authenticated body that cannot be read. Its sender can only send the same bytes again: they meet the
+    /// same case for as long as senders repeat.
     pub(super) fn unreadable(&self, body: &[u8]) -> NewEvent {
         let status = review(ReviewReason::Unreadable);
         NewEvent {
-            operation: self.operation(0, None, KeyOrigin::Generated, hash_of_unreadable(body), status),
-            window: None,
+            operation: self.operation(0, None, KeyOrigin::ResubmitWindow, hash_of_unreadable(body), status),
+            window: Some(SENDERS_HORIZON),
         }
     }
 
@@ -119,6 +123,7 @@ impl Reception<'_> {
             status,
             attempts: 0,
             counted: 0,
+            series_attempts: 0,
             series_since: None,
             series_epoch: 0,
             lookups: 0,

@@ -89,9 +89,9 @@ async fn take(
         Method::GET | Method::HEAD => return Err(turned("method_get", Problem::method_not_allowed("POST"))),
         _ => return Err(turned("method", Problem::method_not_allowed("POST"))),
     }
-    if let Some(wait) = inbound.limiter.as_ref().and_then(|limiter| limiter.take(shared.clock.monotonic()).err()) {
-        let detail = "this source sends more than its limit allows; send the same again later";
-        return Err(turned("throttled", Problem::new(Kind::TooManyDeliveries, detail).retry_after(wait)));
+    // A page holds no secret: its limit stands before any work. Whoever proves who he is has a budget that strangers cannot use up.
+    if is_page(inbound) {
+        within_limit(inbound, shared)?;
     }
     let now = shared.clock.now();
     let reception = Reception {
@@ -103,8 +103,24 @@ async fn take(
     };
     let request = read(http, payload, shared, &reception).await?;
     match inbound.source.receive(&request, now) {
-        Ok(received) => accept(http, request, received, shared, &reception).await,
+        Ok(received) => {
+            if !is_page(inbound) {
+                within_limit(inbound, shared)?;
+            }
+            accept(http, request, received, shared, &reception).await
+        }
         Err(refused) => Err(refuse(request, refused, shared, &reception).await),
+    }
+}
+
+/// The source's own limit (429).
+fn within_limit(inbound: &Inbound, shared: &Shared) -> Result<(), Turned> {
+    match inbound.limiter.as_ref().and_then(|limiter| limiter.take(shared.clock.monotonic()).err()) {
+        Some(wait) => {
+            let detail = "this source sends more than its limit allows; send the same again later";
+            Err(turned("throttled", Problem::new(Kind::TooManyDeliveries, detail).retry_after(wait)))
+        }
+        None => Ok(()),
     }
 }
 

@@ -36,6 +36,7 @@ fn operation(status: Status) -> Operation {
         status,
         attempts: 1,
         counted: 0,
+        series_attempts: 0,
         series_since: Some(NOW),
         series_epoch: 0,
         lookups: 0,
