@@ -40,9 +40,10 @@ impl TryFrom<IncidentRow> for Incident {
     }
 }
 
-/// The id of the incident of a key that opens then.
-fn incident_id(key: &str, at: At) -> Uuid {
-    let digest = Sha256::digest(format!("leadonce/incident/1/{}/{key}", at.micros()));
+/// The id of the incident of a key that opens then, so many having been closed before. The same write, done again after a lost
+/// commit, has the same id.
+fn incident_id(key: &str, at: At, closed: i64) -> Uuid {
+    let digest = Sha256::digest(format!("leadonce/incident/1/{}/{closed}/{key}", at.micros()));
     let mut bytes = [0; 16];
     for (to, from) in bytes.iter_mut().zip(digest) {
         *to = from;
@@ -54,9 +55,10 @@ impl Store {
     /// Opens an incident; whether it is new (at most one is open per key).
     pub async fn open_incident(&self, key: String, text: String, at: At) -> Result<bool, StoreError> {
         let (key, text) = (clean(&key), clean(&text));
-        // The same write, done again after a lost commit, has the same id.
-        let id = incident_id(&key, at).to_string();
         self.write(move |conn, again| {
+            let of_key = incidents::table.filter(incidents::key.eq(&key));
+            let closed = of_key.filter(incidents::closed_at.is_not_null()).count().get_result(conn)?;
+            let id = incident_id(&key, at, closed).to_string();
             let row = (
                 incidents::incident_id.eq(&id),
                 incidents::key.eq(&key),
