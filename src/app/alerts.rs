@@ -106,14 +106,17 @@ impl Alerts {
             }
         }
         let Ok(incidents) = self.store.incidents().await else { return false };
+        let mut all = true;
         for incident in incidents {
             for end in self.untold(&incident) {
+                // An alert that the receiver refuses holds up none behind it; a start always goes before its end.
                 if !self.send(&incident, end).await || self.store.told(incident.id, end).await.is_err() {
-                    return false;
+                    all = false;
+                    break;
                 }
             }
         }
-        true
+        all
     }
 
     /// Which ends of an incident are still to be told: the start (`false`), the end (`true`).

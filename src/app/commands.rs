@@ -33,7 +33,7 @@ async fn carry_out_and_tell(cli: Cli, filter: &str) -> Exit {
         Ok(exit) => exit,
         Err(error) => {
             complain(&format!("{error:#}"));
-            Exit::Failed
+            if error.is::<remote::Misconfigured>() { Exit::Usage } else { Exit::Failed }
         }
     }
 }

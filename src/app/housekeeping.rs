@@ -44,6 +44,8 @@ pub(super) struct Housekeeping {
 impl Housekeeping {
     /// Counts, and opens and closes the incidents that follow from the counts.
     pub(super) async fn count(&self) -> Result<(), StoreError> {
+        // Read first: an incident that opens while the rest is read is not judged by what was read before it.
+        let known = self.store.incidents().await?;
         let census = self.store.census().await?;
         let destinations = self.store.destinations().await?;
         self.show(&census, &destinations);
@@ -54,7 +56,7 @@ impl Housekeeping {
                 tracing::error!(incident = key, "incident: {text}");
             }
         }
-        for incident in self.store.incidents().await? {
+        for incident in known {
             if incident.closed_at.is_none() && !wanted.contains_key(&incident.key) {
                 if self.store.close_incident(incident.key.clone(), now).await? {
                     tracing::info!(incident = incident.key, "incident over: {}", incident.text);

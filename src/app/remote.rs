@@ -114,6 +114,11 @@ async fn resolved(resolve: Resolve) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// A wrong configuration or command line, which ends with 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Misconfigured(String);
+
 struct Api {
     url: String,
     token: String,
@@ -126,12 +131,15 @@ impl Api {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => {
                 let file = &gateway.configured.config;
-                let config = parts::load(file).map_err(|faults| anyhow::anyhow!("{}:\n{faults}", file.display()))?;
+                let config =
+                    parts::load(file).map_err(|faults| Misconfigured(format!("{}:\n{faults}", file.display())))?;
                 config.server.public_url.unwrap_or_else(|| format!("http://{}", config.server.listen))
             }
         };
         let Some(token) = gateway.token.clone() else {
-            bail!("an operator's token is needed: set LEADONCE_TOKEN (make one with `leadonce token create`)");
+            bail!(Misconfigured(
+                "an operator's token is needed: set LEADONCE_TOKEN (make one with `leadonce token create`)".into()
+            ));
         };
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
         Ok(Self { url, token, client })

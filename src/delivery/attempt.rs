@@ -118,6 +118,10 @@ impl Engine {
         let exchange = self.ports.transport.send(call, line.settings.timeout).await;
         let outcome = guarded(|| line.connector.read_create(order, &exchange, self.now()))
             .unwrap_or_else(|panic| failure(FailureClass::Uncertain, &panic));
+        let outcome = match outcome {
+            CreateOutcome::Failed(failure) => CreateOutcome::Failed(masked_failure(line, failure)),
+            created @ CreateOutcome::Created(_) => created,
+        };
         (exchange, outcome)
     }
 
@@ -251,6 +255,11 @@ fn class_of(outcome: &CreateOutcome) -> &'static str {
 /// The request as the attempts log keeps it: the address masked, and whatever came from the environment or a file.
 pub(super) fn shown(line: &Line, call: &Call) -> String {
     masked(line, &format!("{} {}\n{}", call.method, call.masked_url, String::from_utf8_lossy(&call.body)))
+}
+
+/// A CRM may repeat what it was sent: its words are stored, alerted and shown without our secrets.
+pub(super) fn masked_failure(line: &Line, failure: Failure) -> Failure {
+    Failure { message: masked(line, &failure.message), ..failure }
 }
 
 fn masked(line: &Line, text: &str) -> String {

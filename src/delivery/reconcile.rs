@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::attempt::{change, excerpt_of, shown, status_of, told};
+use super::attempt::{change, excerpt_of, masked_failure, shown, status_of, told};
 use super::engine::{Engine, guarded};
 use super::retry::{self, Facts};
 use crate::operation::transition::{Change, Event, apply};
@@ -28,6 +28,10 @@ impl Engine {
                 let exchange = self.ports.transport.send(call, line.settings.timeout).await;
                 let outcome = guarded(|| line.connector.read_look_up(&order, &exchange, self.now()))
                     .unwrap_or_else(|panic| LookupOutcome::Failed(Failure::new(FailureClass::Uncertain, panic)));
+                let outcome = match outcome {
+                    LookupOutcome::Failed(failure) => LookupOutcome::Failed(masked_failure(&line, failure)),
+                    found @ LookupOutcome::Found(_) => found,
+                };
                 (Some(exchange), outcome)
             }
             None => {

@@ -70,7 +70,7 @@ impl Sandbox {
         {
             let why = format!(
                 "{open} can be reached from other machines, and the sandbox shows all it holds to anyone; \
-                 listen on 127.0.0.1, or allow it explicitly"
+                 listen on 127.0.0.1"
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }

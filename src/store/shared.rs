@@ -56,7 +56,7 @@ pub(super) fn lock(database: &Path) -> Result<File, StoreError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Setup(format!(
-            "another leadonce process serves {} already; stop it first, or use PostgreSQL to run several",
+            "another leadonce process serves {} already; stop it first",
             database.display()
         ))),
         Err(TryLockError::Error(e)) => Err(setup(&e)),

@@ -63,8 +63,21 @@ pub(super) fn reply(answer: &Answer, outcome: &Outcome<'_>, html: bool, settings
                 None => told(outcome, admissions, settings),
             }
         }
+        (Answer::Form { thank_you_url: Some(url) }, Outcome::Admitted(admissions)) => {
+            with_thanks(told(outcome, admissions, settings), url)
+        }
         (Answer::Json | Answer::Form { .. }, Outcome::Admitted(admissions)) => told(outcome, admissions, settings),
     }
+}
+
+/// Tells the form's script where to go next.
+fn with_thanks(mut reply: Reply, url: &str) -> Reply {
+    if let Content::Json(json) = &mut reply.content
+        && json.pop() == Some(b'}')
+    {
+        json.extend_from_slice(format!(",\"thank_you_url\":{}}}", serde_json::Value::from(url)).as_bytes());
+    }
+    reply
 }
 
 fn told(outcome: &Outcome<'_>, admissions: &[Admission], settings: &Settings) -> Reply {
@@ -225,6 +238,18 @@ mod tests {
         let reply = reply(&Answer::Json, &Outcome::Admitted(&admissions), false, &settings());
         let expected = "https://leads.example/v1/operations/0198c0de-0000-7000-8000-000000000001";
         assert_eq!(reply.location.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn the_forms_script_is_told_where_to_go_next() {
+        let admissions = of(Verdict::New, samples::received());
+        let form = Answer::Form { thank_you_url: Some("https://example.com/\"thanks\"".into()) };
+        let Content::Json(json) = reply(&form, &Outcome::Admitted(&admissions), false, &settings()).content else {
+            panic!("JSON for a script")
+        };
+        let body: serde_json::Value = serde_json::from_slice(&json).expect("valid JSON");
+        assert_eq!(body["thank_you_url"], "https://example.com/\"thanks\"");
+        assert_eq!(body["status"], "received");
     }
 
     #[test]
