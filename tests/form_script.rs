@@ -5,29 +5,11 @@ mod browser;
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
+use browser::until;
 use fantoccini::{Client, Locator};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-/// Whether a skip is a failure.
-#[expect(clippy::disallowed_methods, reason = "how the tests are run")]
-fn strict() -> bool {
-    std::env::var("LEADONCE_TEST_STRICT").is_ok_and(|value| value == "1")
-}
-
-#[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(start.elapsed() < Duration::from_secs(40), "{what} did not come about");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
 
 /// What the gateway's part of the site does with a submission.
 #[derive(Clone, Copy, PartialEq)]
@@ -84,7 +66,7 @@ impl Site {
         let reply = |status: u16, kind: &str, body: &str| {
             let length = body.len();
             Some(format!(
-                "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nretry-after: 1\r\nconnection: close\r\n\r\n{body}"
             ))
         };
         if head.starts_with("POST /v1/intake/site") {
@@ -229,4 +211,43 @@ async fn a_form_with_a_file_is_sent_whole() {
     assert!(
         body.contains("twelve years at sea") && body.contains("name=\"_submission_id\"") && !body.contains("photo")
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_is_busy_gets_the_same_ordered_id_until_it_takes_it() {
+    let Some(browser) = browser::start(true).await else { return };
+    let site = Site::start(FORM, &[Then::Answer(503), Then::Answer(503)]).await;
+    browser.client.goto(&site.url).await.expect("the page");
+    click(&browser.client).await;
+    title(&browser.client, "thanks").await;
+    let ids = site.ids();
+    assert_eq!(ids.len(), 3, "{ids:?}");
+    assert!(ids.iter().all(|id| id == &ids[0]), "{ids:?}");
+    let id = uuid::Uuid::try_parse(&ids[0]).expect("a UUID");
+    assert_eq!(id.get_version_num(), 7, "keys arrive in order only as UUIDv7");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_before_success_keeps_the_id() {
+    let Some(browser) = browser::start(true).await else { return };
+    // A refusal is not tried again by itself: the visitor comes back and sends once more.
+    let site = Site::start(FORM, &[Then::Answer(403), Then::Answer(403)]).await;
+    browser.client.goto(&site.url).await.expect("the page");
+    click(&browser.client).await;
+    until("the plain POST", async || (site.seen().len() == 2).then_some(())).await;
+    browser.client.goto(&site.url).await.expect("the page again");
+    click(&browser.client).await;
+    title(&browser.client, "thanks").await;
+    let ids = site.ids();
+    assert!(ids.iter().all(|id| id == &ids[0] && !id.is_empty()), "{ids:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_javascript_the_plain_post_arrives() {
+    let Some(browser) = browser::start(false).await else { return };
+    let site = Site::start(FORM, &[]).await;
+    browser.client.goto(&site.url).await.expect("the page");
+    click(&browser.client).await;
+    until("the plain POST", async || (site.seen().len() == 1).then_some(())).await;
+    assert_eq!(site.seen()[0].1, "name=Anna&page_time=0&which=first");
 }

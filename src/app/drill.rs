@@ -204,7 +204,16 @@ impl Bench {
         }
         ensure!(ids.len() == 1, "{} operations", ids.len());
         self.completed("moment").await?;
-        self.exactly(1, 1)
+        self.exactly(1, 1)?;
+        // And more leads than the gateway has workers, all due at once: each is claimed by one of them.
+        let keys: Vec<String> = (0..20).map(|number| format!("moment-{number}")).collect();
+        for answer in join_all(keys.iter().map(|key| self.deliver(key, "Vera", 0))).await {
+            answer?;
+        }
+        for key in &keys {
+            self.completed(key).await?;
+        }
+        self.exactly(21, 21)
     }
 
     async fn killed_after_create(&mut self) -> Result<()> {

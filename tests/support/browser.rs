@@ -33,7 +33,7 @@ pub(crate) async fn start(javascript: bool) -> Option<Browser> {
         .stderr(Stdio::null())
         .spawn();
     let Ok(child) = driver else {
-        assert!(!super::strict(), "chromedriver is missing (Debian: chromium chromium-driver)");
+        assert!(!strict(), "chromedriver is missing (Debian: chromium chromium-driver)");
         eprintln!(
             "SKIPPED: chromedriver was not found, so no test ran in a browser (Debian: chromium chromium-driver)"
         );
@@ -77,5 +77,24 @@ impl Drop for Driver {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Whether a skip is a failure.
+#[expect(clippy::disallowed_methods, reason = "how the tests are run")]
+fn strict() -> bool {
+    std::env::var("LEADONCE_TEST_STRICT").is_ok_and(|value| value == "1")
+}
+
+/// Looks again and again until it sees what it waits for.
+#[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
+pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let start = std::time::Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(start.elapsed() < std::time::Duration::from_secs(40), "{what} did not come about");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }

@@ -109,7 +109,13 @@ async fn take(
             }
             accept(http, request, received, shared, &reception).await
         }
-        Err(refused) => Err(refuse(request, refused, shared, &reception).await),
+        Err(refused) => {
+            let stranger = matches!(refused, Refused::Unauthorized { .. });
+            if !is_page(inbound) && !stranger {
+                within_limit(inbound, shared)?;
+            }
+            Err(refuse(request, refused, shared, &reception).await)
+        }
     }
 }
 
