@@ -94,7 +94,7 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
         if let Some(found) = look().await {
             return found;
         }
-        assert!(start.elapsed() < std::time::Duration::from_secs(40), "{what} did not come about");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(start.elapsed() < Duration::from_secs(40), "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
