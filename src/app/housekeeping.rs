@@ -57,10 +57,9 @@ impl Housekeeping {
             }
         }
         for incident in known {
-            if incident.closed_at.is_none() && !wanted.contains_key(&incident.key) {
-                if self.store.close_incident(incident.key.clone(), now).await? {
-                    tracing::info!(incident = incident.key, "incident over: {}", incident.text);
-                }
+            let over = incident.closed_at.is_none() && !wanted.contains_key(&incident.key);
+            if over && self.store.close_incident(incident.key.clone(), now).await? {
+                tracing::info!(incident = incident.key, "incident over: {}", incident.text);
             }
         }
         Ok(())
