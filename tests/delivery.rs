@@ -52,6 +52,26 @@ struct Crm {
     lookups: usize,
     /// Moves the clock during a call.
     takes: Duration,
+    /// Happens once, during the next call.
+    during: Hook,
+}
+
+/// Something that happens once.
+#[derive(Default)]
+struct Hook(Option<Box<dyn FnOnce() + Send>>);
+
+impl Hook {
+    fn happen(&mut self) {
+        if let Some(what) = self.0.take() {
+            what();
+        }
+    }
+}
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -69,6 +89,7 @@ impl SimulatedCrm {
         let body: Value = serde_json::from_slice(&call.body).expect("a JSON call");
         self.with(|crm| {
             self.clock.advance(crm.takes);
+            crm.during.happen();
             let create = call.url.contains("crm.item.add");
             if create {
                 crm.creates += 1;
@@ -148,12 +169,14 @@ impl Source for Plain {
     }
 }
 
+/// Waiting moves the clock; a hook of the CRM's state that is left over happens then.
 #[derive(Debug)]
-struct ClockPause(Arc<ManualClock>);
+struct ClockPause(SimulatedCrm);
 
 impl Pause for ClockPause {
     fn pause(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.0.advance(time);
+        self.0.clock.advance(time);
+        self.0.with(|crm| crm.during.happen());
         Box::pin(std::future::ready(()))
     }
 }
@@ -164,7 +187,7 @@ struct World {
     store: Store,
     engine: Engine,
     names: BTreeMap<String, OperationId>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 const SETTLE: Duration = Duration::from_secs(120);
@@ -210,7 +233,7 @@ impl World {
         store.ensure_destinations(vec![(destination.clone(), "bitrix24".into())], clock.now()).await.expect("rows");
         let crm = SimulatedCrm { state: Arc::default(), clock: Arc::clone(&clock) };
         let engine = engine(&store, &clock, &crm, settings, "node-1");
-        Self { clock, crm, store, engine, names: BTreeMap::new(), _folder: folder }
+        Self { clock, crm, store, engine, names: BTreeMap::new(), folder }
     }
 
     fn now(&self) -> At {
@@ -326,7 +349,7 @@ fn engine(store: &Store, clock: &Arc<ManualClock>, crm: &SimulatedCrm, settings:
         transport: Arc::new(crm.clone()),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         entropy: Arc::new(SeededEntropy::new(7)),
-        pause: Arc::new(ClockPause(Arc::clone(clock))),
+        pause: Arc::new(ClockPause(crm.clone())),
         metrics: Metrics::new().expect("metrics"),
     };
     let lines = HashMap::from([(name("crm"), Line { settings, connector, secrets: Vec::new() })]);
@@ -633,4 +656,27 @@ async fn after_resume_the_waits_begin_anew() {
     let after = world.operation("x").await;
     let Status::Received { next_attempt_at, .. } = after.status else { panic!("{:?}", after.status) };
     assert_eq!(next_attempt_at.since(after.updated_at), SECOND, "the first wait of a new series");
+}
+
+#[tokio::test]
+async fn c30_an_answer_waits_for_a_store_that_is_away_and_is_not_lost() {
+    use diesel::connection::SimpleConnection;
+    use diesel::{Connection, SqliteConnection};
+    let mut world = World::new(settings()).await;
+    world.deliver("x").await;
+    // While the CRM answers, somebody locks the database; the lock goes when the engine waits for the first time.
+    let file = world.folder.path().join("store.db").display().to_string();
+    let state = Arc::clone(&world.crm.state);
+    let lock = move || {
+        let mut conn = SqliteConnection::establish(&file).expect("the store's file");
+        conn.batch_execute("PRAGMA busy_timeout = 5000; BEGIN IMMEDIATE").expect("locked");
+        let release = Hook(Some(Box::new(move || drop(conn))));
+        // The CRM's state is borrowed by the call that runs this: the next hook is put in place after it.
+        std::thread::spawn(move || state.lock().expect("the CRM").during = release);
+    };
+    world.crm.with(|crm| crm.during = Hook(Some(Box::new(lock))));
+    world.step().await;
+    let operation = world.operation("x").await;
+    assert_eq!((operation.state(), operation.attempts), (State::Completed, 1));
+    assert_eq!((world.creates(), world.crm.with(|crm| crm.lookups)), (1, 0));
 }

@@ -151,7 +151,7 @@ impl Engine {
         // What the answer means for the destination is written first: were the lead released before the suspension stands,
         // it would be sent again at once.
         if let (CreateOutcome::Failed(failure), Some(_)) = (&outcome, exchange) {
-            self.heed(&calling, failure, &line.settings).await?;
+            self.heed(&calling, failure, &line.settings).await;
         }
         let mut current = calling;
         for _ in 0..MOVES {

@@ -236,8 +236,15 @@ impl Engine {
         }
     }
 
-    /// What a failed call means for its destination, beyond the one lead.
-    pub(super) async fn heed(
+    /// Does what a failed call means for its destination, beyond the one lead. A store that is away must not cost the answer
+    /// itself, which is written next and waits for it: the next such answer is heeded.
+    pub(super) async fn heed(&self, operation: &Operation, failure: &Failure, settings: &Settings) {
+        if let Err(error) = self.heed_or_fail(operation, failure, settings).await {
+            tracing::warn!(destination = %operation.destination, %error, "the destination's state could not be written");
+        }
+    }
+
+    async fn heed_or_fail(
         &self,
         operation: &Operation,
         failure: &Failure,

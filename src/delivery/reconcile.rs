@@ -95,7 +95,7 @@ impl Engine {
         };
         // As with a create: were the operation's next step written first, it could overtake the suspension.
         if let (LookupOutcome::Failed(failure), Some(_)) = (&outcome, &exchange) {
-            self.heed(&operation, failure, &line.settings).await?;
+            self.heed(&operation, failure, &line.settings).await;
         }
         // Where it moved on, a late answer or a person was faster; the look-up is taken again if it is still needed.
         if let Updated::Done = self.store_result(update).await? {

@@ -136,8 +136,10 @@ impl Shared {
     async fn state(&self) -> Result<Value> {
         let url = format!("{}/_sandbox/entities", self.sandbox);
         let listed: Value = self.client.get(url).send().await?.error_for_status()?.json().await?;
-        let entities = listed.get("entities").and_then(Value::as_array).map_or(0, Vec::len);
-        Ok(json!({"entities": entities, "operations": self.operations().await?}))
+        let is_deal = |entity: &&Value| entity.get("type").and_then(Value::as_str) == Some("deal");
+        let deals =
+            listed.get("entities").and_then(Value::as_array).map_or(0, |all| all.iter().filter(is_deal).count());
+        Ok(json!({"deals": deals, "operations": self.operations().await?}))
     }
 
     async fn redeliver(&self) -> Result<reqwest::Response> {
@@ -177,6 +179,7 @@ url = "sqlite://{store}"
 name = "crm"
 kind = "bitrix24"
 webhook_url = "{sandbox}"
+entity = "deal"
 timeout = "2s"
 lease = "10s"
 rate = {{ per_second = 20, burst = 50 }}
