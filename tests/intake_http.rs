@@ -379,7 +379,10 @@ fn monitoring_finds_its_addresses_and_pages_their_script() {
     let metrics = room.call("GET", "/metrics", &[], "");
     assert!(metrics.body.contains("leadonce_deliveries_total{source=\"shop\",verdict=\"new\"} 1"));
     let script = room.call("GET", "/static/leadonce.js", &[], "");
-    assert_eq!((script.status, script.body.as_str()), (200, leadonce::intake::SCRIPT));
+    assert_eq!((script.status, script.header("content-encoding")), (200, None));
+    assert!(script.body.contains("leadonce:") && script.body.len() < leadonce::intake::SCRIPT.len());
+    let small = room.call("GET", "/static/leadonce.js", &[("accept-encoding", "gzip")], "");
+    assert_eq!((small.status, small.header("content-encoding")), (200, Some("gzip")));
     assert_eq!(script.header("content-type"), Some("text/javascript; charset=utf-8"));
     assert_eq!(script.header("cache-control"), Some("public, max-age=3600"));
     let tag = script.header("etag").expect("a tag");
