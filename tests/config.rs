@@ -65,7 +65,7 @@ fn source_keys(kind: &str) -> Option<&'static [&'static str]> {
         "any" => Some(ALL_KEYS),
         "form" => Some(FORM_KEYS),
         "api" => Some(&["token", "key", "missing_key", "resubmit_window"]),
-        "standard-webhooks" => Some(&["secret", "secrets", "tolerance"]),
+        "standard-webhooks" => Some(&["secret", "secrets", "signed", "tolerance"]),
         _ => None,
     }
 }
@@ -82,6 +82,7 @@ const ALL_KEYS: &[&str] = &[
     "missing_key",
     "resubmit_window",
     "honeypot",
+    "signed",
     "tolerance",
 ];
 
@@ -456,6 +457,7 @@ fn each_fault_of_a_source_has_its_line_and_key() {
             "source[0].missing_key: must be one of reject, resubmit_window, generate, found \"ask\"",
         ),
         ("resubmit_window = \"8d\"", "source[0].resubmit_window: must be at most 7d, found \"8d\""),
+        ("signed = \"body\"", "source[0].signed: must be one of received, decoded, found \"body\""),
         (
             "tolerance = \"-1s\"",
             "source[0].tolerance: must be a duration: a whole number and one of the units ms, s, m, \

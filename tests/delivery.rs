@@ -223,17 +223,25 @@ fn name<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
 
 impl World {
     async fn new(settings: Settings) -> Self {
+        let (world, mut writer) = Self::parts(settings, 2);
+        std::thread::spawn(move || while writer.run_one() {});
+        world.open().await;
+        world
+    }
+
+    async fn open(&self) {
+        self.store.ensure_destinations(vec![(name("crm"), "bitrix24".into())], self.now()).await.expect("rows");
+    }
+
+    fn parts(settings: Settings, readers: u32) -> (Self, store::Writer) {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Arc::new(ManualClock::at(At::from_seconds(1_800_000_000)));
         let url = format!("sqlite://{}", folder.path().join("store.db").display());
-        let (store, mut writer) =
-            Store::open(&store::Settings { url, queue: 4096, batch: 256, readers: 2 }, Use::Serve).expect("a store");
-        std::thread::spawn(move || while writer.run_one() {});
-        let destination: DestinationName = name("crm");
-        store.ensure_destinations(vec![(destination.clone(), "bitrix24".into())], clock.now()).await.expect("rows");
+        let settings_of_store = store::Settings { url, queue: 4096, batch: 256, readers };
+        let (store, writer) = Store::open(&settings_of_store, Use::Serve).expect("a store");
         let crm = SimulatedCrm { state: Arc::default(), clock: Arc::clone(&clock) };
         let engine = engine(&store, &clock, &crm, settings, "node-1");
-        Self { clock, crm, store, engine, names: BTreeMap::new(), folder }
+        (Self { clock, crm, store, engine, names: BTreeMap::new(), folder }, writer)
     }
 
     fn now(&self) -> At {
@@ -679,4 +687,60 @@ async fn c30_an_answer_waits_for_a_store_that_is_away_and_is_not_lost() {
     let operation = world.operation("x").await;
     assert_eq!((operation.state(), operation.attempts), (State::Completed, 1));
     assert_eq!((world.creates(), world.crm.with(|crm| crm.lookups)), (1, 0));
+}
+
+#[tokio::test]
+async fn one_thread_can_step_writer_intake_and_delivery() {
+    let (mut world, mut writer) = World::parts(settings(), 0);
+    let done = std::cell::Cell::new(false);
+    let work = async {
+        world.open().await;
+        world.play(&[Play::Lost]);
+        world.deliver("x").await;
+        world.step().await;
+        world.pass(SECOND * 10, SECOND).await;
+        let state = world.operation("x").await.state();
+        done.set(true);
+        state
+    };
+    let pump = async {
+        while !done.get() {
+            writer.step();
+            tokio::task::yield_now().await;
+        }
+    };
+    let (state, ()) = tokio::join!(work, pump);
+    assert_eq!(state, State::Completed);
+}
+
+#[tokio::test]
+async fn c12_of_a_backlog_the_oldest_goes_first() {
+    let mut slow = settings();
+    slow.burst = 1;
+    slow.rate_per_second = 1.0;
+    let mut world = World::new(slow).await;
+    world.crm.with(|crm| crm.always = Some(Play::Away));
+    for number in 0..10 {
+        world.deliver(&format!("lead {number}")).await;
+        world.pass(SECOND * 2, SECOND).await;
+    }
+    world.pass(SECOND * 1200, SECOND * 40).await;
+    world.crm.with(|crm| crm.always = None);
+    // Everything has fallen due by now; the rate lets one a second through.
+    world.clock.advance(SECOND * 600);
+    for number in 0..10 {
+        world.step().await;
+        assert_eq!(world.operation(&format!("lead {number}")).await.state(), State::Completed, "lead {number} is next");
+        world.clock.advance(SECOND);
+    }
+}
+
+#[tokio::test]
+async fn c05_a_wait_that_is_cut_is_told() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Limit(99_999_999_999)]);
+    world.deliver("x").await;
+    world.step().await;
+    let told = world.operation("x").await.last_error.unwrap_or_default();
+    assert!(told.contains("99999999999 s, which is cut to 86400 s"), "{told}");
 }

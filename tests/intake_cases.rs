@@ -34,6 +34,7 @@ fn settings(kind: &str) -> Settings {
         missing_key: None,
         resubmit_window: Duration::from_secs(120),
         honeypot: "website".to_owned(),
+        signed_decoded: false,
         tolerance: Duration::from_secs(300),
         max_wait: Duration::from_secs(10),
         rate_per_second: None,
@@ -80,6 +81,12 @@ fn a_signature_covers_the_bytes_on_the_wire_compressed_or_not() {
     let source = built(&settings("standard-webhooks"));
     let plain = event(source.as_ref(), &signed(r#"{"name":"A"}"#, &[]));
     let packed = signed(gzip(br#"{ "name" : "A" }"#), &[("content-encoding", "gzip")]);
+    // Which bytes are signed is a setting of the source.
+    let before_packing = built(&Settings { signed_decoded: true, ..settings("standard-webhooks") });
+    let signed_plain =
+        Request { body: gzip(br#"{"name":"A"}"#), ..signed(r#"{"name":"A"}"#, &[("content-encoding", "gzip")]) };
+    assert!(before_packing.receive(&signed_plain, NOW).is_ok());
+    assert!(before_packing.receive(&packed, NOW).is_err(), "signed over the packed bytes");
     assert_eq!(event(source.as_ref(), &packed), plain);
     let over_plain =
         Request { body: gzip(br#"{"name":"A"}"#), ..signed(r#"{"name":"A"}"#, &[("content-encoding", "gzip")]) };

@@ -77,6 +77,7 @@ fn settings(kind: &str, case: &CaseSettings) -> Settings {
         missing_key: None,
         resubmit_window: Duration::from_secs(120),
         honeypot: "website".to_owned(),
+        signed_decoded: false,
         tolerance: Duration::from_secs(300),
         max_wait: Duration::from_secs(10),
         rate_per_second: None,

@@ -112,6 +112,9 @@ impl Page<'_> {
         if taken.contains(&"honeypot") {
             self.text("honeypot", &source.honeypot);
         }
+        if taken.contains(&"signed") {
+            self.text("signed", if source.signed_decoded { "decoded" } else { "received" });
+        }
         if taken.contains(&"tolerance") {
             self.duration("tolerance", source.tolerance);
         }

@@ -11,7 +11,7 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Keys that only some kinds take; the others are every source's.
-const KEYS_OF_KINDS: [&str; 12] = [
+const KEYS_OF_KINDS: [&str; 13] = [
     "token",
     "secret",
     "secrets",
@@ -23,6 +23,7 @@ const KEYS_OF_KINDS: [&str; 12] = [
     "missing_key",
     "resubmit_window",
     "honeypot",
+    "signed",
     "tolerance",
 ];
 
@@ -69,6 +70,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
     let window = value::duration_within(Duration::from_millis(1)..=WEEK);
     let resubmit_window = of("resubmit_window").take("resubmit_window", window);
     let honeypot = of("honeypot").take("honeypot", value::text);
+    let signed = of("signed").take("signed", value::one_of(&["received", "decoded"]));
     let tolerance = of("tolerance").take("tolerance", value::duration);
     let max_wait = section.take("max_wait", value::duration_within(Duration::ZERO..=MINUTE));
     let rate_per_second = section.take("rate_per_second", positive);
@@ -88,6 +90,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         missing_key: missing_key.as_deref().and_then(policy),
         resubmit_window: resubmit_window.unwrap_or(2 * MINUTE),
         honeypot: honeypot.unwrap_or_default(),
+        signed_decoded: signed.as_deref() == Some("decoded"),
         tolerance: tolerance.unwrap_or(5 * MINUTE),
         max_wait: max_wait.unwrap_or(Duration::from_secs(10)),
         rate_per_second,

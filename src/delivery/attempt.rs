@@ -258,8 +258,14 @@ pub(super) fn shown(line: &Line, call: &Call) -> String {
 }
 
 /// A CRM may repeat what it was sent: its words are stored, alerted and shown without our secrets.
+///
+/// A wait that is cut to the budget is said so (cases C05, C26): an operator sees why it is tried sooner than told.
 pub(super) fn masked_failure(line: &Line, failure: Failure) -> Failure {
-    Failure { message: masked(line, &failure.message), ..failure }
+    let most = line.settings.retry.max_elapsed;
+    let cut = failure.retry_after.filter(|told| *told > most);
+    let cut =
+        cut.map(|told| format!(" (it asked for a wait of {} s, which is cut to {} s)", told.as_secs(), most.as_secs()));
+    Failure { message: masked(line, &failure.message) + cut.as_deref().unwrap_or(""), ..failure }
 }
 
 fn masked(line: &Line, text: &str) -> String {

@@ -213,6 +213,8 @@ pub struct Settings {
     pub resubmit_window: Duration,
     /// The form field that only robots fill in; empty for none.
     pub honeypot: String,
+    /// Whether the signature is over the body without its content coding, instead of the bytes received.
+    pub signed_decoded: bool,
     /// How old or how far ahead a signed time stamp may be.
     pub tolerance: Duration,
     /// Longest `Prefer: wait`.
@@ -287,6 +289,7 @@ mod tests {
             missing_key: None,
             resubmit_window: Duration::from_secs(120),
             honeypot: "website".to_owned(),
+            signed_decoded: false,
             tolerance: Duration::from_secs(300),
             max_wait: Duration::from_secs(10),
             rate_per_second: None,

@@ -20,6 +20,9 @@ const EXPIRED_AT_ONCE: usize = 100;
 /// Rows read beyond those wanted, so that an impossible row at the head of the queue cannot stop the rows behind it.
 const SPARE: usize = 4;
 
+/// So many of the due are looked at for the oldest.
+const BACKLOG: usize = 500;
+
 /// Gives the worker what is due.
 pub(super) fn take(conn: &mut AnyConn, take: &Take) -> Result<Taken, Failure> {
     let mut taken = Taken::default();
@@ -65,11 +68,25 @@ fn claim_creates(conn: &mut AnyConn, take: &Take, destination: &Destination, tak
     if wanted == 0 {
         return Ok(());
     }
-    let due = operations::table
-        .filter(operations::destination.eq(take.destination.as_str()))
-        .filter(operations::next_attempt_at.le(take.now.micros()))
+    let due = || {
+        operations::table
+            .filter(operations::destination.eq(take.destination.as_str()))
+            .filter(operations::next_attempt_at.le(take.now.micros()))
+    };
+    // After an outage much is due at once, its times spread by jitter: of what has waited longest the oldest goes first.
+    let mut oldest: Vec<String> = due()
         .order(operations::next_attempt_at)
-        .limit(limit(wanted.saturating_add(SPARE)))
+        .limit(limit(wanted.saturating_add(SPARE).max(BACKLOG)))
+        .select(operations::operation_id)
+        .load(conn)?;
+    oldest.sort_unstable();
+    oldest.truncate(wanted.saturating_add(SPARE));
+    if oldest.is_empty() {
+        return Ok(());
+    }
+    let due = due()
+        .filter(operations::operation_id.eq_any(oldest))
+        .order(operations::operation_id)
         .select(operations::all_columns);
     let rows: Vec<OperationRow> = match conn {
         AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,

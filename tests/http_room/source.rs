@@ -81,6 +81,7 @@ pub(crate) fn inbound(name: &str, answer: Answer, token: Option<&'static str>, r
         missing_key: None,
         resubmit_window: Duration::from_secs(120),
         honeypot: String::new(),
+        signed_decoded: false,
         tolerance: Duration::from_secs(300),
         max_wait: Duration::from_secs(10),
         rate_per_second: rate,
