@@ -55,6 +55,18 @@ async fn deals_and_states(client: &Client) -> (String, Vec<String>) {
     (deals, states)
 }
 
+/// Presses a button that leads to the page again, and waits until that page has come.
+async fn press(client: &Client, label: &str) {
+    client.execute("window.before = true", vec![]).await.expect("the old page is marked");
+    let button = client.find(Locator::XPath(&format!("//button[contains(.,'{label}')]"))).await.expect(label);
+    button.click().await.expect("clicked");
+    until("the page again", async || {
+        let fresh = "return window.before === undefined && document.readyState === 'complete'";
+        client.execute(fresh, vec![]).await.ok()?.as_bool()?.then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_demo_keeps_its_promise_before_the_visitors_eyes() {
     let Some(browser) = browser::start(true).await else { return };
@@ -71,13 +83,7 @@ async fn the_demo_keeps_its_promise_before_the_visitors_eyes() {
     })
     .await;
     client.execute(button, vec![]).await.expect("sent again");
-    client
-        .find(Locator::XPath("//button[contains(.,'once more')]"))
-        .await
-        .expect("redeliver")
-        .click()
-        .await
-        .expect("clicked");
+    press(client, "once more").await;
     until("still one deal", async || {
         let (deals, states) = deals_and_states(client).await;
         (deals == "1" && states == ["completed"]).then_some(())
@@ -85,13 +91,7 @@ async fn the_demo_keeps_its_promise_before_the_visitors_eyes() {
     .await;
 
     // A lost answer of the CRM is found again.
-    client
-        .find(Locator::XPath("//button[contains(.,'lose')]"))
-        .await
-        .expect("the fault")
-        .click()
-        .await
-        .expect("clicked");
+    press(client, "lose").await;
     let message = client.find(Locator::Css("form.lead textarea")).await.expect("the message");
     message.send_keys(" Another question.").await.expect("typed");
     client.execute("document.querySelector('form.lead button').click()", vec![]).await.expect("sent");
