@@ -3,15 +3,17 @@
 //!
 //! Included by path (`#[path = "../support/postgres.rs"] mod postgres;`).
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+#[path = "postgres_server.rs"]
+mod running;
+
+use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use diesel::connection::SimpleConnection;
 use diesel::{Connection, PgConnection};
+
+use running::Running;
 
 /// A fresh, empty database; dropped with this value where the server is not our own.
 pub(crate) struct Database {
@@ -28,7 +30,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        let Some(Server { base, own: false, .. }) = server() else { return };
+        let Some(Server { base, own: None }) = server() else { return };
         if let Ok(mut conn) = PgConnection::establish(base) {
             let _ = conn.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
         }
@@ -48,10 +50,10 @@ pub(crate) fn database() -> Option<Database> {
 }
 
 struct Server {
+    /// A superuser's URL.
     base: String,
-    own: bool,
-    /// The watchdog stops the server when our end of its input is closed: by the system, when we are gone.
-    _watchdog: Option<Child>,
+    /// Ours; it ends with this process.
+    own: Option<Running>,
 }
 
 fn server() -> Option<&'static Server> {
@@ -59,9 +61,11 @@ fn server() -> Option<&'static Server> {
     let server = SERVER.get_or_init(|| {
         if let Some(url) = std::env::var_os("LEADONCE_TEST_PG") {
             let base = url.into_string().expect("LEADONCE_TEST_PG is text");
-            return Some(Server { base, own: false, _watchdog: None });
+            return Some(Server { base, own: None });
         }
-        start()
+        let running =
+            running::start("-c fsync=off -c full_page_writes=off -c max_connections=200 -c shared_buffers=64MB")?;
+        Some(Server { base: running.url.clone(), own: Some(running) })
     });
     if server.is_none() {
         let strict = std::env::var_os("LEADONCE_TEST_STRICT").is_some_and(|value| value == "1");
@@ -71,74 +75,4 @@ fn server() -> Option<&'static Server> {
         let _ = std::io::stderr().write_all(told);
     }
     server.as_ref()
-}
-
-/// Starts a server of our own: initdb, then postgres under a shell that watches over it.
-fn start() -> Option<Server> {
-    let bin = binaries()?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
-    let mut shell = as_ordinary_user()?;
-    shell.arg("sh").arg("-c").arg(WATCHDOG).arg("watchdog").arg(&bin).arg(port.to_string());
-    // Its own process group: an interrupt meant for the tests must not reach it before it has cleaned up.
-    let mut child = shell
-        .process_group(0)
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .expect("a shell");
-    let mut said = String::new();
-    let stdout = child.stdout.take().expect("its output");
-    BufReader::new(stdout).read_line(&mut said).expect("the watchdog speaks");
-    assert_eq!(said.trim(), "ready", "PostgreSQL did not start");
-    Some(Server { base: format!("postgres://postgres@127.0.0.1:{port}/postgres"), own: true, _watchdog: Some(child) })
-}
-
-/// `$1` is the folder of the binaries, `$2` the port. Nothing here has to survive a power cut.
-const WATCHDOG: &str = r#"
-trap '' INT TERM HUP
-dir=$(mktemp -d /tmp/leadonce-pg.XXXXXX) || exit 1
-if "$1/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/log" 2>&1; then
-    "$1/postgres" -D "$dir/data" -k "$dir" -p "$2" -c listen_addresses=127.0.0.1 -c fsync=off \
-        -c full_page_writes=off -c max_connections=200 -c shared_buffers=64MB >>"$dir/log" 2>&1 </dev/null &
-    pid=$!
-    tries=0
-    until "$1/pg_isready" -q -h 127.0.0.1 -p "$2" || [ $tries -ge 300 ]; do sleep 0.1; tries=$((tries + 1)); done
-    "$1/pg_isready" -q -h 127.0.0.1 -p "$2" && echo ready || { cat "$dir/log" >&2; echo failed; }
-    cat >/dev/null
-    kill -INT $pid
-    wait $pid
-else
-    cat "$dir/log" >&2
-    echo failed
-fi
-rm -rf "$dir"
-"#;
-
-/// The folder with `initdb` and `postgres`: the newest that is installed, or one on the path.
-fn binaries() -> Option<PathBuf> {
-    let has_both = |folder: &Path| ["initdb", "postgres", "pg_isready"].iter().all(|name| folder.join(name).is_file());
-    let mut installed: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-        .map(|entries| entries.flatten().map(|entry| entry.path().join("bin")).filter(|bin| has_both(bin)).collect())
-        .unwrap_or_default();
-    installed.sort();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    installed.pop().or_else(|| std::env::split_paths(&path).find(|folder| has_both(folder)))
-}
-
-/// PostgreSQL refuses to run as root: then it runs as `postgres`, or as `nobody`.
-fn as_ordinary_user() -> Option<Command> {
-    let id = |arguments: &[&str]| {
-        let output = Command::new("id").args(arguments).stderr(Stdio::null()).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    if id(&["-u"])? != "0" {
-        return Some(Command::new("env"));
-    }
-    let user = ["postgres", "nobody"].into_iter().find(|user| id(&["-u", user]).is_some())?;
-    let mut command = Command::new("setpriv");
-    command.arg(format!("--reuid={}", id(&["-u", user])?));
-    command.arg(format!("--regid={}", id(&["-g", user])?)).arg("--clear-groups").arg("--");
-    Some(command)
 }

@@ -1,0 +1,25 @@
+/* Preloaded into a process, makes each flush of the disk last longer by SLOW_FSYNC_US microseconds: what a disk without a
+   protected write cache costs. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void wait_a_little(void) {
+    const char *us = getenv("SLOW_FSYNC_US");
+    if (us) usleep((useconds_t)atoi(us));
+}
+
+int fsync(int fd) {
+    static int (*real)(int);
+    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    wait_a_little();
+    return real(fd);
+}
+
+int fdatasync(int fd) {
+    static int (*real)(int);
+    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    wait_a_little();
+    return real(fd);
+}
