@@ -10,8 +10,8 @@
 //!   queue; the writer drains what is waiting into one transaction, commits once and answers then (`writer.rs`). What the jobs
 //!   do stands in `admit.rs` (claims, with `windows.rs` for events without a key), `changes.rs` (the conditional UPDATE),
 //!   `take.rs` (due work) and, as closures, in the files of the rarer subjects.
-//! - Reads go through a small pool on blocking threads, never more at once than it has connections; [`Store::glance`] alone
-//!   reads on the caller's own thread (SQLite).
+//! - Reads go through small pools on blocking threads, never more at once than there are connections; intake, delivery and
+//!   administration have one each (`readers.rs`). [`Store::glance`] alone reads on the caller's own thread (SQLite).
 //! - `conn.rs` opens either backend by the URL's scheme; `rows.rs` is the one place that turns rows into domain values;
 //!   `schema.rs` describes the tables that `migrations/` makes, with the same names in both folders.
 //! - Time is an argument everywhere. The writer has no thread and no timer of its own: `app` steps it, and calls
@@ -37,6 +37,7 @@ mod lists;
 mod migrate;
 #[cfg(test)]
 mod plans;
+mod readers;
 mod reading;
 mod retention;
 mod rows;
@@ -49,15 +50,14 @@ mod windows;
 mod writer;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use diesel::r2d2::Pool;
-use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 
 use self::codec::Sealed;
-use self::conn::{Address, AnyConn, Manager, Purpose};
+use self::conn::{Address, AnyConn, Purpose};
 use self::failure::Failure;
 use self::job::{Ask, Job, LogEntry, Rare};
+use self::readers::{Reader, Readers};
 use self::shared::Shared;
 use crate::operation::{Lead, Operation, OperationId, SourceKey, SourceName};
 pub use types::*;
@@ -72,20 +72,15 @@ pub enum Use {
     Tool,
 }
 
-/// How long a read waits for a connection.
-const READ_WAIT: Duration = Duration::from_secs(2);
-
 /// A handle to the store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     jobs: mpsc::Sender<Job>,
     shared: Arc<Shared>,
     address: Address,
-    readers: Pool<Manager>,
+    readers: Readers,
     /// Whether reads run on the caller's own thread: for a single thread that steps everything.
     inline: bool,
-    /// As many permits as the pool has connections: waiting for one holds no blocking thread.
-    permits: Arc<Semaphore>,
     /// Key of the contact hashes, made once per database.
     contact_secret: Arc<[u8]>,
     /// Tells the stores of one process apart, for the connections that threads keep.
@@ -117,21 +112,13 @@ impl Store {
         let contact_secret = contacts::secret(&mut conn)?.into();
         let (sender, receiver) = mpsc::channel(settings.queue.max(1));
         let shared = Arc::new(Shared::new(lock));
-        let connections = settings.readers.max(1);
-        let readers = Pool::builder()
-            .max_size(connections)
-            .min_idle(Some(0))
-            .connection_timeout(READ_WAIT)
-            // A SQLite connection does not go away by itself.
-            .test_on_check_out(address.file().is_none())
-            .build_unchecked(Manager(address.clone()));
+        let readers = Readers::new(&address, &shared, settings.readers);
         let store = Self {
             jobs: sender,
             shared: shared.clone(),
             address: address.clone(),
             readers,
             inline: settings.readers == 0,
-            permits: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1))),
             contact_secret,
             instance: glance::next_instance(),
         };
@@ -220,12 +207,13 @@ impl Store {
 
     /// One operation.
     pub async fn operation(&self, id: OperationId) -> Result<Option<Operation>, StoreError> {
-        self.read(move |conn| reading::operation(conn, id)).await
+        self.read_for(Reader::Intake, move |conn| reading::operation(conn, id)).await
     }
 
     /// The operation that owns a key (variant `First`).
     pub async fn operation_of_key(&self, source: SourceName, key: SourceKey) -> Result<Option<Operation>, StoreError> {
-        self.read(move |conn| reading::of_key(conn, &source, &key, &crate::operation::Variant::First)).await
+        let first = crate::operation::Variant::First;
+        self.read_for(Reader::Intake, move |conn| reading::of_key(conn, &source, &key, &first)).await
     }
 
     /// The lead as an operator corrected it.
@@ -235,24 +223,22 @@ impl Store {
 
     // --- the two ways in ---
 
-    /// Reads on a blocking thread.
+    /// Reads for the engine and the chores beside it.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if self.inline {
-            let mut conn = self.readers.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
-            return work(&mut conn).map_err(StoreError::from);
-        }
-        let permit = self.permits.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
-        let readers = self.readers.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let mut conn = readers.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
-            work(&mut conn).map_err(StoreError::from)
-        });
-        done.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
+        self.read_for(Reader::Delivery, work).await
+    }
+
+    /// Reads on a blocking thread, through the pool of whoever asks.
+    async fn read_for<T: Send + 'static>(
+        &self,
+        reader: Reader,
+        work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let lane = self.readers.lane(reader);
+        if self.inline { lane.read_here(work) } else { lane.read(work).await }
     }
 
     /// Writes through the writer's queue, waiting for room in it. The work may be done several times until it is committed;
