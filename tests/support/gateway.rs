@@ -3,6 +3,8 @@
 //! When it is dropped the invariants of every story are checked: no operation has two entities, and nothing is in progress
 //! without a lease or a time for its next look-up.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -24,8 +26,10 @@ pub(crate) struct Setup {
     pub(crate) destination_tables: String,
     /// `[[source]]` tables.
     pub(crate) sources: String,
-    /// Other tables.
+    /// Other tables; at its beginning, other keys of `[store]`.
     pub(crate) more: String,
+    /// Where its log goes instead of a file beside the configuration.
+    pub(crate) log: Option<PathBuf>,
 }
 
 impl Default for Setup {
@@ -37,6 +41,7 @@ impl Default for Setup {
                 .into(),
             sources: API.to_owned() + FORM,
             more: String::new(),
+            log: None,
         }
     }
 }
@@ -54,6 +59,7 @@ pub(crate) struct Gateway {
     pub(crate) client: reqwest::Client,
     pub(crate) sandbox: Running,
     folder: tempfile::TempDir,
+    log: PathBuf,
     child: Option<Child>,
 }
 
@@ -77,7 +83,8 @@ impl Gateway {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .expect("a client");
-        let mut gateway = Self { url: String::new(), token: String::new(), client, sandbox, folder, child: None };
+        let log = setup.log.unwrap_or_else(|| folder.path().join("log"));
+        let mut gateway = Self { url: String::new(), token: String::new(), client, sandbox, folder, log, child: None };
         gateway.run();
         let made = gateway.command(&["token", "create", "--role", "admin", "--name", "story", "--json"]);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -92,8 +99,7 @@ impl Gateway {
 
     /// Starts the process (again).
     pub(crate) fn run(&mut self) {
-        let log =
-            std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).expect("a log");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log).expect("a log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_leadonce"))
             .arg("serve")
             .arg("--config")
@@ -136,9 +142,21 @@ impl Gateway {
         child.wait().expect("gone").success()
     }
 
+    /// The id of the process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.as_ref().expect("a running gateway").id()
+    }
+
+    /// Memory of the process that is in use now, in MiB.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process())).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+    }
+
     /// Everything it logged.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        if self.log.is_file() { std::fs::read_to_string(&self.log).unwrap_or_default() } else { String::new() }
     }
 
     /// The configured store, as a file.
