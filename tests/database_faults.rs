@@ -266,8 +266,11 @@ async fn receiver() -> (String, Arc<Mutex<String>>) {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let (mut request, mut chunk) = (Vec::new(), [0; 4096]);
-            // The body is JSON and the last thing that comes.
-            while !request.ends_with(b"}}") {
+            let whole = |request: &[u8]| {
+                let text = String::from_utf8_lossy(request);
+                text.split_once("\r\n\r\n").is_some_and(|(_, body)| serde_json::from_str::<Value>(body).is_ok())
+            };
+            while !whole(&request) {
                 match stream.read(&mut chunk).await {
                     Ok(read) if read > 0 => request.extend_from_slice(&chunk[..read]),
                     _ => break,

@@ -8,6 +8,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use leadonce::sandbox::{CallKind, Fault, Running, Sandbox};
@@ -86,7 +87,10 @@ impl Gateway {
         let log = setup.log.unwrap_or_else(|| folder.path().join("log"));
         let mut gateway = Self { url: String::new(), token: String::new(), client, sandbox, folder, log, child: None };
         gateway.run();
-        let made = gateway.command(&["token", "create", "--role", "admin", "--name", "story", "--json"]);
+        // Several gateways may share a store.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("story-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let made = gateway.command(&["token", "create", "--role", "admin", "--name", &name, "--json"]);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let made: Value = serde_json::from_slice(&made.stdout).expect("JSON of token create");
         gateway.token = made["token"].as_str().expect("a token").to_owned();
