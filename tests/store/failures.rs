@@ -233,6 +233,21 @@ fn connections_to_a_server_that_only_reads_are_left_at_once() {
 }
 
 #[test]
+fn a_connection_that_turned_read_only_is_replaced_and_nobody_hears_of_it() {
+    let Some(stage) = Stage::postgres() else { return };
+    // Whoever writes an operation only reads from then on.
+    stage.place.execute(
+        "CREATE FUNCTION turn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             PERFORM set_config('default_transaction_read_only', 'on', false); RETURN NEW;
+         END $$;
+         CREATE TRIGGER turn BEFORE INSERT ON operations FOR EACH ROW EXECUTE FUNCTION turn();",
+    );
+    for n in 0..5 {
+        assert_eq!(stage.admit_one(keyed(&format!("key-{n}"), "lead")).verdict, Verdict::New, "at the first try");
+    }
+}
+
+#[test]
 fn a_database_that_does_not_answer_holds_up_nobody_for_ever() {
     let Some((stage, proxy)) = proxied() else { return };
     let admission = stage.admit_one(keyed("a", "lead"));
