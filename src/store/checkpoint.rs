@@ -160,7 +160,7 @@ mod tests {
         writer.batch_execute("CREATE TABLE t (n BLOB)").expect("a table");
         let shared = Shared::for_tests();
         let mut watch = Watch { limit: 500, ..Watch::default() };
-        let mut batch = |watch: &mut Watch, writer: &mut SqliteConnection| {
+        let batch = |watch: &mut Watch, writer: &mut SqliteConnection| {
             watch.before_batch(writer)?;
             writer.batch_execute("INSERT INTO t VALUES (randomblob(20000))").expect("written");
             watch.after_batch(writer, &shared);

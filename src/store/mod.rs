@@ -51,7 +51,7 @@ mod writer;
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
 use self::codec::Sealed;
 use self::conn::{Address, AnyConn, Purpose};
@@ -72,6 +72,9 @@ pub enum Use {
     Tool,
 }
 
+/// Memory for bodies that a place in the queue stands for, in KiB: large ones take the room of several.
+const KIB_OF_A_PLACE: usize = 64;
+
 /// A handle to the store; cheap to clone.
 #[derive(Clone)]
 pub struct Store {
@@ -81,6 +84,10 @@ pub struct Store {
     readers: Readers,
     /// Whether reads run on the caller's own thread: for a single thread that steps everything.
     inline: bool,
+    /// Memory, in KiB, that bodies in the queue may hold.
+    room: Arc<Semaphore>,
+    /// All of it.
+    room_kib: u32,
     /// Key of the contact hashes, made once per database.
     contact_secret: Arc<[u8]>,
     /// Tells the stores of one process apart, for the connections that threads keep.
@@ -113,12 +120,15 @@ impl Store {
         let (sender, receiver) = mpsc::channel(settings.queue.max(1));
         let shared = Arc::new(Shared::new(lock));
         let readers = Readers::new(&address, &shared, settings.readers);
+        let room = settings.queue.max(1).saturating_mul(KIB_OF_A_PLACE).min(Semaphore::MAX_PERMITS);
         let store = Self {
             jobs: sender,
             shared: shared.clone(),
             address: address.clone(),
             readers,
             inline: settings.readers == 0,
+            room_kib: u32::try_from(room).unwrap_or(u32::MAX),
+            room: Arc::new(Semaphore::new(room)),
             contact_secret,
             instance: glance::next_instance(),
         };
@@ -149,9 +159,10 @@ impl Store {
         if admit.events.is_empty() {
             return Err(StoreError::Inconsistent(format!("delivery {}: no events", admit.delivery.id)));
         }
+        let room = self.room_for(&admit.delivery)?;
         let sealed = Sealed::new(&admit.delivery);
         let (ask, answer) = Ask::new(admit::Intake { admit, sealed });
-        self.try_send(Job::Admit(Box::new(ask)))?;
+        self.try_send(Job::Admit(Box::new(ask.holding(room))))?;
         answered(answer).await
     }
 
@@ -166,18 +177,20 @@ impl Store {
 
     /// Logs a delivery without an operation (rejected, test, spam, ignored), durably. `Busy` at once where the queue is full.
     pub async fn log(&self, delivery: NewDelivery, verdict: Verdict) -> Result<(), StoreError> {
+        let room = self.room_for(&delivery)?;
         let sealed = Sealed::new(&delivery);
         let (ask, answer) = Ask::new(LogEntry { delivery, sealed, event_index: 0, operation: None, verdict });
-        self.try_send(Job::Log(Box::new(ask)))?;
+        self.try_send(Job::Log(Box::new(ask.holding(room))))?;
         answered(answer).await
     }
 
     /// Logs an identical replay; the row may follow the answer. `false` where the queue is full.
     pub fn log_replay(&self, delivery: NewDelivery, event_index: u16, operation: OperationId) -> bool {
+        let Ok(room) = self.room_for(&delivery) else { return false };
         let sealed = Sealed::new(&delivery);
         let verdict = Verdict::Replay;
         let entry = LogEntry { delivery, sealed, event_index, operation: Some(operation), verdict };
-        self.try_send(Job::Log(Box::new(Ask::unattended(entry)))).is_ok()
+        self.try_send(Job::Log(Box::new(Ask::unattended(entry).holding(room)))).is_ok()
     }
 
     // --- delivery ---
@@ -259,6 +272,12 @@ impl Store {
         let (task, answer) = Rare::new(work, wakes);
         self.send(Job::Rare(Box::new(task))).await?;
         answered(answer).await
+    }
+
+    /// The share of the queue's memory that a delivery needs, at most all of it; `Busy` where so much is not left.
+    fn room_for(&self, delivery: &NewDelivery) -> Result<OwnedSemaphorePermit, StoreError> {
+        let kib = u32::try_from(delivery.body.len() / 1024).unwrap_or(u32::MAX);
+        self.room.clone().try_acquire_many_owned(kib.min(self.room_kib)).map_err(|_| StoreError::Busy)
     }
 
     fn try_send(&self, job: Job) -> Result<(), StoreError> {

@@ -56,6 +56,28 @@ both! {
 }
 
 both! {
+    fn a_queue_of_large_bodies_is_full_before_memory_is(stage) {
+        let place = stage.place.another();
+        let small = Settings { queue: 16, batch: 8, ..place.settings() };
+        let (store, mut writer) = Store::open(&small, Use::Serve).expect("opens");
+        let of_size = |key: &str, kib: usize| {
+            let mut admit = keyed(key, "lead");
+            admit.delivery.body = vec![b'x'; kib * 1024];
+            store.admit(admit)
+        };
+        // A place stands for 64 KiB: there is room for three of these, and for a small one beside them.
+        let large = join_all(["a", "b", "c", "d", "e"].map(|key| of_size(key, 300)));
+        let ((answers, small), _) =
+            runtime().block_on(join(join(large, of_size("small", 1)), async { writer.step() }));
+        assert_eq!(answers.iter().filter(|answer| matches!(answer, Err(StoreError::Busy))).count(), 2);
+        small.expect("a lead of ordinary size has room");
+        // What the commit has freed is there again; one that is larger than all takes all.
+        let (answer, _) = runtime().block_on(join(of_size("huge", 5_000), async { writer.step() }));
+        assert!(answer.is_ok());
+    }
+}
+
+both! {
     fn without_its_writer_the_store_says_so(stage) {
         let place = stage.place.another();
         let (store, writer) = Store::open(&place.settings(), Use::Serve).expect("opens");
