@@ -7,7 +7,7 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -164,10 +164,10 @@ fn launch(prepare: &str, options: &[&str]) -> Option<(u16, Child)> {
         .stderr(Stdio::inherit())
         .spawn()
         .expect("a shell");
-    // Byte by byte: nothing that it says later may be lost in a buffer.
-    let stdout = child.stdout.as_mut().expect("its output");
-    let said: Vec<u8> = stdout.bytes().map_while(Result::ok).take_while(|byte| *byte != b'\n').collect();
-    assert_eq!(said, b"ready", "PostgreSQL did not start");
+    // It says one line, and nothing more before it is told something.
+    let mut said = String::new();
+    BufReader::new(child.stdout.as_mut().expect("its output")).read_line(&mut said).expect("the watchdog speaks");
+    assert_eq!(said.trim(), "ready", "PostgreSQL did not start");
     Some((port, child))
 }
 
