@@ -25,11 +25,11 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Who reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// Senders: what became of their leads.
+    /// Senders: what became of their leads, and who may ask.
     Intake,
     /// The engine, and the chores beside it (counting, incidents, audits, retention).
     Delivery,
-    /// Operators and their tokens.
+    /// Operators: lists, searches, stories.
     Admin,
 }
 
