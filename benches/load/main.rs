@@ -7,7 +7,7 @@
 
 mod client;
 mod fill;
-#[path = "../../tests/support/postgres_server.rs"]
+#[path = "../../tests/support/postgres.rs"]
 mod postgres;
 mod process;
 mod trivial;
@@ -101,7 +101,7 @@ struct Bed {
     name: String,
     url: String,
     folder: tempfile::TempDir,
-    _server: Option<postgres::Running>,
+    _server: Option<postgres::Own>,
     postgres: Option<String>,
 }
 
@@ -111,7 +111,14 @@ impl Bed {
         let server = match name {
             "sqlite" => None,
             "postgres" => {
-                let server = postgres::start("-c max_connections=100 -c shared_buffers=1GB -c max_wal_size=4GB");
+                let durable = [
+                    "fsync=on",
+                    "full_page_writes=on",
+                    "max_connections=100",
+                    "shared_buffers=1GB",
+                    "max_wal_size=4GB",
+                ];
+                let server = postgres::Own::start("", &durable);
                 if server.is_none() {
                     println!("| {name} | SKIPPED: PostgreSQL not found | | | | | | | |");
                     return None;
@@ -120,7 +127,7 @@ impl Bed {
             }
             other => panic!("there is no store {other}"),
         };
-        let postgres = server.as_ref().map(|server| server.url.clone());
+        let postgres = server.as_ref().map(postgres::Own::url);
         let url = fresh(postgres.as_deref(), folder.path(), "bench");
         process::migrate(folder.path(), &url);
         fill::fill(&url, stored, Past::Completed);

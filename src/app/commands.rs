@@ -20,7 +20,10 @@ use crate::telemetry::logging::{self, Format};
 
 /// Carries out what the command line asks for, on a runtime of its own.
 pub fn run(cli: Cli, filter: &str) -> Exit {
-    actix_web::rt::System::new().block_on(carry_out_and_tell(cli, filter))
+    // The runtime is left to the end of the process: when it is dropped it waits for every thread that is still with the
+    // database, and one that hangs would keep the process from ending. What had to be written is written by then.
+    let runtime = std::mem::ManuallyDrop::new(actix_web::rt::System::new());
+    runtime.block_on(carry_out_and_tell(cli, filter))
 }
 
 async fn carry_out_and_tell(cli: Cli, filter: &str) -> Exit {

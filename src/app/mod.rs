@@ -10,6 +10,7 @@ mod commands;
 mod demo;
 mod desk;
 mod drill;
+mod files;
 mod housekeeping;
 mod parts;
 mod remote;

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::alerts::{Alerts, Channel, Outage};
 use super::desk::OperatorDesk;
+use super::files;
 use super::housekeeping::{Housekeeping, Retention};
 use super::parts::Parts;
 use super::runner;
@@ -103,7 +104,12 @@ impl Application {
             metrics: metrics.clone(),
             desk: Arc::new(OperatorDesk { engine: Arc::clone(&engine) }),
             normalisers: http::Normalisers { phone: crate::intake::normal_phone, email: crate::intake::normal_email },
-            settings: http::Settings { public_url, tombstone: config.retention.tombstone, ..http::Settings::default() },
+            settings: http::Settings {
+                public_url,
+                tombstone: config.retention.tombstone,
+                connections: files::raise_limit(),
+                ..http::Settings::default()
+            },
         };
         let workers = config.server.workers.unwrap_or(2);
         let server = http::server(Arc::new(shared), listener, workers)?;

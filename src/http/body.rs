@@ -5,11 +5,17 @@ use std::time::Duration;
 use actix_web::error::PayloadError;
 use actix_web::web::Bytes;
 use futures_util::{Stream, StreamExt};
+use tokio::sync::Semaphore;
 
 /// How much of a body that is too large is kept for the delivery log.
 pub(crate) const PREFIX: usize = 8 * 1024;
 /// What is reserved before the first byte came: `Content-Length` is only a claim.
-const RESERVED: usize = 64 * 1024;
+const RESERVED: usize = UNASKED;
+
+/// What each body may hold without asking: an ordinary lead. Thousands of senders that stop in the middle hold no more.
+const UNASKED: usize = 16 * 1024;
+/// Memory, in KiB, that the larger bodies of the whole process share while they arrive; then the store's queue answers for them.
+static ROOM: Semaphore = Semaphore::const_new(256 * 1024);
 
 /// Why there is no body.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +24,8 @@ pub(crate) enum Broken {
     TooLarge(Vec<u8>),
     /// The deadline passed.
     TooSlow,
+    /// Too many large bodies arrive at once.
+    NoRoom,
     /// The sender left, or its framing is broken: half a lead is not a lead.
     Incomplete,
 }
@@ -30,7 +38,7 @@ pub(crate) async fn read(
     deadline: Duration,
 ) -> Result<Vec<u8>, Broken> {
     let declared = declared.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
-    let read = tokio::time::timeout(deadline, within(stream, declared, limit)).await;
+    let read = tokio::time::timeout(deadline, within(stream, declared, limit, &ROOM)).await;
     read.unwrap_or(Err(Broken::TooSlow))
 }
 
@@ -38,7 +46,9 @@ async fn within(
     stream: &mut (impl Stream<Item = Result<Bytes, PayloadError>> + Unpin),
     declared: usize,
     limit: usize,
+    room: &Semaphore,
 ) -> Result<Vec<u8>, Broken> {
+    let mut held = None;
     let mut body = Vec::with_capacity(declared.min(limit).min(RESERVED));
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|_| Broken::Incomplete)?;
@@ -53,6 +63,11 @@ async fn within(
                 return Err(Broken::TooLarge(body));
             }
             continue;
+        }
+        if held.is_none() && body.len().saturating_add(chunk.len()) > UNASKED {
+            let whole = if declared == 0 { limit } else { declared };
+            let kib = u32::try_from(whole / 1024).unwrap_or(u32::MAX);
+            held = Some(room.try_acquire_many(kib).map_err(|_| Broken::NoRoom)?);
         }
         body.extend_from_slice(&chunk);
     }
@@ -89,6 +104,24 @@ mod tests {
     async fn an_announced_size_reserves_no_memory_by_itself() {
         let body = read(&mut chunks(&[3]), Some(900_000), 1_000_000, SECOND).await.expect("a body");
         assert!(body.capacity() <= RESERVED);
+    }
+
+    #[actix_web::test]
+    async fn large_bodies_share_their_memory_and_small_ones_need_none() {
+        let room = Semaphore::new(100);
+        let mut stuck = chunks(&[20_000]).chain(stream::pending());
+        {
+            let mut first = Box::pin(within(&mut stuck, 60_000, 100_000, &room));
+            tokio::select! {
+                biased;
+                _ = &mut first => panic!("it is stuck"),
+                () = std::future::ready(()) => {}
+            }
+            let second = within(&mut chunks(&[20_000, 40_000]), 60_000, 100_000, &room).await;
+            assert_eq!(second, Err(Broken::NoRoom));
+            within(&mut chunks(&[10_000]), 10_000, 100_000, &room).await.expect("a small one");
+        }
+        within(&mut chunks(&[20_000, 40_000]), 60_000, 100_000, &room).await.expect("the first is gone");
     }
 
     #[actix_web::test]

@@ -66,10 +66,13 @@ pub fn configure(cfg: &mut web::ServiceConfig) {
 
 /// The server on a bound socket; it runs when it is awaited, and leaves signals to the caller.
 pub fn server(shared: Arc<Shared>, listener: TcpListener, workers: usize) -> io::Result<Server> {
+    let workers = workers.max(1);
+    let connections = (shared.settings.connections / workers).max(1);
     let stop_within = shared.settings.stop_within.as_secs();
     let data = web::Data::from(shared);
     let server = HttpServer::new(move || App::new().app_data(data.clone()).configure(configure))
-        .workers(workers.max(1))
+        .workers(workers)
+        .max_connections(connections)
         .disable_signals()
         .shutdown_timeout(stop_within)
         // Time for the head of a request; the body has a deadline of its own in `body.rs`.

@@ -44,8 +44,10 @@ pub struct Settings {
     pub tombstone: Duration,
     /// Time for a whole body.
     pub body_deadline: Duration,
-    /// Time for the store to commit before the sender is told to come again.
+    /// Time for the store to commit before the sender is told to come again. The sender has its answer within two seconds.
     pub commit_deadline: Duration,
+    /// Connections that visitors may hold. Who comes beyond waits until one is free: those that say nothing are closed soon.
+    pub connections: usize,
     /// Time for open requests when the server stops.
     pub stop_within: Duration,
 }
@@ -56,7 +58,8 @@ impl Default for Settings {
             public_url: "http://127.0.0.1:8080".into(),
             tombstone: Duration::from_secs(400 * 86_400),
             body_deadline: Duration::from_secs(30),
-            commit_deadline: Duration::from_secs(2),
+            commit_deadline: Duration::from_millis(1_800),
+            connections: 16_384,
             stop_within: Duration::from_secs(12),
         }
     }

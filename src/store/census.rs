@@ -1,5 +1,7 @@
 //! Counts and checks over the whole store: for metrics, alerts and readiness.
 
+use std::time::Duration;
+
 use diesel::dsl::{count_star, exists, max, not};
 use diesel::prelude::*;
 use uuid::Uuid;
@@ -24,6 +26,8 @@ const STILL_COMING: u64 = 60_000;
 
 const UNACCOUNTED: &str = "unaccounted";
 const PROBE: &str = "probe";
+/// Longer than the writer needs to give up a lost connection and open another.
+const PROBE_WITHIN: Duration = Duration::from_secs(10);
 
 impl Store {
     /// Counts.
@@ -42,15 +46,17 @@ impl Store {
         .await
     }
 
-    /// Writes something and takes it back, through the writer: whether the store can commit now.
+    /// Writes something and takes it back, through the writer: whether the store can commit now. A store that does not say so in
+    /// time cannot.
     pub async fn writable(&self) -> Result<(), StoreError> {
-        self.write(|conn, _| {
+        let probe = self.write(|conn, _| {
             let row = (cursors::name.eq(PROBE), cursors::position.eq(""), cursors::found.eq(0));
             on_each!(conn, |c| diesel::insert_into(cursors::table).values(row).on_conflict_do_nothing().execute(c))?;
             diesel::delete(cursors::table.find(PROBE)).execute(conn)?;
             Ok(())
-        })
-        .await
+        });
+        let late = |_| StoreError::Unavailable("no commit in time".into());
+        tokio::time::timeout(PROBE_WITHIN, probe).await.map_err(late)?
     }
 
     /// Log rows with verdict new or conflict whose operation does not exist: all that were ever found. Each call looks at what

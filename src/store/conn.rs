@@ -1,10 +1,11 @@
 //! Connections: which database a URL means, and how each connection is set up.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
 use diesel::prelude::*;
-use diesel::r2d2::{ManageConnection, R2D2Connection};
+use diesel::r2d2::R2D2Connection;
 use diesel::result::Error as DbError;
 
 use super::failure::Failure;
@@ -39,8 +40,8 @@ pub(super) use on_each;
 pub(super) enum Purpose {
     /// The one connection that writes.
     Writer,
-    /// A pooled connection that only reads.
-    Reader,
+    /// A pooled connection that only reads, and answers within that time.
+    Reader(Duration),
     /// A reader on the caller's own thread: never waits for a lock.
     Inline,
     /// Copies the write-ahead log back into the SQLite file.
@@ -68,7 +69,7 @@ impl Address {
                 setup("the store's url names no file; write sqlite:// and a path, such as sqlite://leadonce.db".into())
             }
             "sqlite" => Ok(Self::Sqlite(PathBuf::from(rest))),
-            "postgres" | "postgresql" => Ok(Self::Postgres(with_connect_timeout(url))),
+            "postgres" | "postgresql" => postgres_url(url, cfg!(feature = "postgres-tls")).map(Self::Postgres),
             other => setup(format!("the store's url has the unknown scheme {other}; known are sqlite and postgres")),
         }
     }
@@ -86,7 +87,11 @@ impl Address {
         match self {
             Self::Postgres(url) => {
                 let mut conn = PgConnection::establish(url).map_err(|e| StoreError::Unavailable(e.to_string()))?;
-                conn.batch_execute(POSTGRES_SETUP).map_err(|e| StoreError::Unavailable(e.to_string()))?;
+                let mut setup = POSTGRES_SETUP.to_owned();
+                if let Purpose::Reader(limit) = purpose {
+                    setup.push_str(&format!("SET statement_timeout = {};", limit.as_millis()));
+                }
+                conn.batch_execute(&setup).map_err(|e| StoreError::Unavailable(e.to_string()))?;
                 Ok(AnyConn::Postgres(conn))
             }
             Self::Sqlite(path) => connect_sqlite(path, purpose).map(AnyConn::Sqlite),
@@ -94,13 +99,40 @@ impl Address {
     }
 }
 
-/// An answer must not hang on a database that is away: two seconds is the least libpq knows.
-fn with_connect_timeout(url: &str) -> String {
-    if url.contains("connect_timeout=") {
-        return url.to_owned();
+/// No answer may hang on a database that is away: two seconds is the least that libpq knows for connecting, and a connection
+/// whose other end does not even acknowledge is given up within a few. What the URL says itself stands.
+const PATIENCE: [(&str, &str); 5] = [
+    ("connect_timeout", "2"),
+    ("tcp_user_timeout", "4000"),
+    ("keepalives_idle", "2"),
+    ("keepalives_interval", "1"),
+    ("keepalives_count", "3"),
+];
+
+/// The URL as libpq gets it. `tls`: whether this program was built with TLS to PostgreSQL.
+fn postgres_url(url: &str, tls: bool) -> Result<String, StoreError> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let value_of = |name: &str| {
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    };
+    match value_of("sslmode").as_deref() {
+        Some(mode @ ("require" | "verify-ca" | "verify-full")) if !tls => {
+            return Err(StoreError::Setup(format!(
+                "the store's url asks for sslmode={mode}, but this program was built without TLS to PostgreSQL; \
+                 take a released binary, or build it with --features postgres-tls"
+            )));
+        }
+        Some(_) | None => {}
     }
-    let separator = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{separator}connect_timeout=2&keepalives_idle=5&keepalives_interval=2&keepalives_count=3")
+    let mut url = url.to_owned();
+    for (name, value) in PATIENCE {
+        if value_of(name).is_none() {
+            url.push(if url.contains('?') { '&' } else { '?' });
+            url.push_str(&format!("{name}={value}"));
+        }
+    }
+    Ok(url)
 }
 
 /// A commit is durable even where the server's default is not (G1); no statement waits for a lock longer than a sender waits.
@@ -118,9 +150,10 @@ pub(super) fn connect_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConn
     let pragmas = match purpose {
         Purpose::Writer => {
             "PRAGMA busy_timeout=2000; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;
-             PRAGMA cache_size=-65536; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0;"
+             PRAGMA cache_size=-65536; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0;
+             PRAGMA journal_size_limit=268435456;"
         }
-        Purpose::Reader => {
+        Purpose::Reader(_) => {
             "PRAGMA busy_timeout=2000; PRAGMA query_only=ON; PRAGMA cache_size=-8192; PRAGMA mmap_size=268435456;"
         }
         Purpose::Inline => {
@@ -195,26 +228,6 @@ impl AnyConn {
     }
 }
 
-/// Makes pooled connections for reading.
-pub(super) struct Manager(pub(super) Address);
-
-impl ManageConnection for Manager {
-    type Connection = AnyConn;
-    type Error = StoreError;
-
-    fn connect(&self) -> Result<AnyConn, StoreError> {
-        self.0.connect(Purpose::Reader)
-    }
-
-    fn is_valid(&self, conn: &mut AnyConn) -> Result<(), StoreError> {
-        conn.ping().map_err(|e| StoreError::Unavailable(e.to_string()))
-    }
-
-    fn has_broken(&self, conn: &mut AnyConn) -> bool {
-        std::thread::panicking() || conn.is_broken()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,10 +243,23 @@ mod tests {
 
     #[test]
     fn a_database_that_is_away_is_noticed_in_time() {
-        let Ok(Address::Postgres(url)) = Address::parse("postgres://h/db?sslmode=disable") else { panic!("refused") };
-        assert!(url.starts_with("postgres://h/db?sslmode=disable&connect_timeout=2"), "{url}");
-        let own = "postgresql://h/db?connect_timeout=7";
-        assert!(Address::parse(own).is_ok_and(|address| address == Address::Postgres(own.into())));
+        let url = postgres_url("postgres://h/db?sslmode=disable", false).expect("accepted");
+        assert!(url.starts_with("postgres://h/db?sslmode=disable&connect_timeout=2&tcp_user_timeout="), "{url}");
+        let url = postgres_url("postgresql://h/db", false).expect("accepted");
+        assert!(url.starts_with("postgresql://h/db?connect_timeout=2&"), "{url}");
+        let own = postgres_url("postgresql://h/db?connect_timeout=7", false).expect("accepted");
+        assert!(own.contains("connect_timeout=7") && !own.contains("connect_timeout=2"), "{own}");
+    }
+
+    #[test]
+    fn without_tls_in_the_program_a_url_that_demands_it_is_refused() {
+        for mode in ["require", "verify-ca", "verify-full"] {
+            let url = format!("postgres://u:secret@h/db?application_name=x&sslmode={mode}");
+            let Err(StoreError::Setup(text)) = postgres_url(&url, false) else { panic!("{mode} was accepted") };
+            assert!(text.contains(mode) && text.contains("postgres-tls") && !text.contains("secret"), "{text}");
+            postgres_url(&url, true).expect("the program speaks TLS");
+        }
+        postgres_url("postgres://h/db?sslmode=prefer", false).expect("works without TLS too");
     }
 
     #[test]

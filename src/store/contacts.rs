@@ -11,6 +11,7 @@ use sha2::Sha256;
 
 use super::conn::{AnyConn, on_each};
 use super::failure::Failure;
+use super::readers::Reader;
 use super::rows::OperationRow;
 use super::schema::{contact_hashes, lead_edits, operations, settings};
 use super::types::{StoreError, Work};
@@ -54,7 +55,7 @@ impl Store {
     /// Operations that bear this contact (normal form), newest first.
     pub async fn find_contact(&self, contact: String, limit: usize) -> Result<Vec<Operation>, StoreError> {
         let hash = self.contact_hash(&contact);
-        self.read(move |conn| {
+        self.read_for(Reader::Admin, move |conn| {
             let bearers = contact_hashes::table.filter(contact_hashes::hash.eq(hash.unwrap_or_default()));
             let rows: Vec<OperationRow> = operations::table
                 .filter(operations::operation_id.eq_any(bearers.select(contact_hashes::operation_id)))

@@ -38,26 +38,45 @@ impl Failure {
         }
     }
 
+    /// Whether this connection leads to a server that only reads: one that was switched over, or a connection that was opened
+    /// while it was. Another connection may lead to the one that writes.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Database(DbError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _)))
+    }
+
     /// Whether every other write would fail by the same cause, so that trying them one by one only costs time.
     pub(super) fn hits_everyone(&self) -> bool {
+        // Neither backend's library has a kind for these. PostgreSQL may say them in another language: the writer also gives
+        // up where several writes in a row fail without a fault of their own.
+        const SIGNS: [&str; 8] = [
+            "database is locked",
+            "database or disk is full",
+            "disk I/O error",
+            "unable to open database file",
+            "due to lock timeout",
+            "due to statement timeout",
+            "could not extend file",
+            "No space left on device",
+        ];
         match self {
-            Self::Database(DbError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _)) => true,
             Self::Database(DbError::DatabaseError(_, info)) => {
-                // SQLite after its busy time-out, PostgreSQL after its lock time-out: neither has a kind of its own.
-                let text = info.message();
-                text.contains("database is locked") || text.contains("due to lock timeout")
+                self.is_read_only() || SIGNS.iter().any(|sign| info.message().contains(sign))
             }
             Self::Database(_) | Self::Store(_) => false,
         }
     }
 
-    /// Whether the same write may succeed when it is simply done again (two nodes stood in each other's way).
+    /// Whether the same write may succeed when it is simply done again: two nodes stood in each other's way (40001, 40P01), or
+    /// the database names a cause that is not in the row. diesel keeps the code of neither deadlocks nor anything else that it
+    /// has no kind for, and the message may be in any language.
     pub(super) fn passes(&self) -> bool {
-        match self {
-            Self::Database(DbError::DatabaseError(DatabaseErrorKind::SerializationFailure, _)) => true,
-            Self::Database(DbError::DatabaseError(_, info)) => info.message().contains("deadlock detected"),
-            Self::Database(_) | Self::Store(_) => false,
-        }
+        matches!(
+            self,
+            Self::Database(DbError::DatabaseError(
+                DatabaseErrorKind::SerializationFailure | DatabaseErrorKind::Unknown,
+                _
+            ))
+        )
     }
 }
 

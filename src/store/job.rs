@@ -1,6 +1,6 @@
 //! Jobs: what waits in the writer's queue, each with the caller who waits for its commit.
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::admit::Intake;
 use super::codec::Sealed;
@@ -15,18 +15,25 @@ pub(super) struct Ask<I, O> {
     pub(super) output: Option<O>,
     /// `None` where nobody waits (the log row of a replay may follow the answer).
     answer: Option<oneshot::Sender<Result<O, StoreError>>>,
+    /// Its share of the memory that the queue may hold, given back with the job.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl<I, O> Ask<I, O> {
     /// A question and the end on which its answer arrives.
     pub(super) fn new(input: I) -> (Self, oneshot::Receiver<Result<O, StoreError>>) {
         let (answer, receiver) = oneshot::channel();
-        (Self { input, output: None, answer: Some(answer) }, receiver)
+        (Self { input, output: None, answer: Some(answer), _room: None }, receiver)
     }
 
     /// A question whose asker goes on.
     pub(super) fn unattended(input: I) -> Self {
-        Self { input, output: None, answer: None }
+        Self { input, output: None, answer: None, _room: None }
+    }
+
+    /// The same, with its share of the queue's memory.
+    pub(super) fn holding(self, room: OwnedSemaphorePermit) -> Self {
+        Self { _room: Some(room), ..self }
     }
 
     fn tell(&mut self, result: Result<(), StoreError>) {

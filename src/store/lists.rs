@@ -6,6 +6,7 @@ use diesel::sql_types::Text;
 use super::codec::{self, clean};
 use super::conn::AnyConn;
 use super::failure::Failure;
+use super::readers::Reader;
 use super::reading;
 use super::rows::{DeliveryRow, OperationRow};
 use super::schema::{attempts, audit, deliveries, operations, transitions};
@@ -17,12 +18,12 @@ use crate::operation::{Operation, OperationId};
 impl Store {
     /// A page of a list, newest first.
     pub async fn list(&self, filter: Filter) -> Result<Vec<Operation>, StoreError> {
-        self.read(move |conn| list(conn, &filter)).await
+        self.read_for(Reader::Admin, move |conn| list(conn, &filter)).await
     }
 
     /// Everything about one operation.
     pub async fn story(&self, id: OperationId) -> Result<Option<Story>, StoreError> {
-        self.read(move |conn| story(conn, id)).await
+        self.read_for(Reader::Admin, move |conn| story(conn, id)).await
     }
 }
 

@@ -10,8 +10,8 @@
 //!   queue; the writer drains what is waiting into one transaction, commits once and answers then (`writer.rs`). What the jobs
 //!   do stands in `admit.rs` (claims, with `windows.rs` for events without a key), `changes.rs` (the conditional UPDATE),
 //!   `take.rs` (due work) and, as closures, in the files of the rarer subjects.
-//! - Reads go through a small pool on blocking threads, never more at once than it has connections; [`Store::glance`] alone
-//!   reads on the caller's own thread (SQLite).
+//! - Reads go through small pools on blocking threads, never more at once than there are connections; intake, delivery and
+//!   administration have one each (`readers.rs`). [`Store::glance`] alone reads on the caller's own thread (SQLite).
 //! - `conn.rs` opens either backend by the URL's scheme; `rows.rs` is the one place that turns rows into domain values;
 //!   `schema.rs` describes the tables that `migrations/` makes, with the same names in both folders.
 //! - Time is an argument everywhere. The writer has no thread and no timer of its own: `app` steps it, and calls
@@ -37,6 +37,7 @@ mod lists;
 mod migrate;
 #[cfg(test)]
 mod plans;
+mod readers;
 mod reading;
 mod retention;
 mod rows;
@@ -49,15 +50,14 @@ mod windows;
 mod writer;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use diesel::r2d2::Pool;
-use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
 use self::codec::Sealed;
-use self::conn::{Address, AnyConn, Manager, Purpose};
+use self::conn::{Address, AnyConn, Purpose};
 use self::failure::Failure;
 use self::job::{Ask, Job, LogEntry, Rare};
+use self::readers::{Reader, Readers};
 use self::shared::Shared;
 use crate::operation::{Lead, Operation, OperationId, SourceKey, SourceName};
 pub use types::*;
@@ -72,8 +72,8 @@ pub enum Use {
     Tool,
 }
 
-/// How long a read waits for a connection.
-const READ_WAIT: Duration = Duration::from_secs(2);
+/// Memory for bodies that a place in the queue stands for, in KiB: large ones take the room of several.
+const KIB_OF_A_PLACE: usize = 64;
 
 /// A handle to the store; cheap to clone.
 #[derive(Clone)]
@@ -81,11 +81,13 @@ pub struct Store {
     jobs: mpsc::Sender<Job>,
     shared: Arc<Shared>,
     address: Address,
-    readers: Pool<Manager>,
+    readers: Readers,
     /// Whether reads run on the caller's own thread: for a single thread that steps everything.
     inline: bool,
-    /// As many permits as the pool has connections: waiting for one holds no blocking thread.
-    permits: Arc<Semaphore>,
+    /// Memory, in KiB, that bodies in the queue may hold.
+    room: Arc<Semaphore>,
+    /// All of it.
+    room_kib: u32,
     /// Key of the contact hashes, made once per database.
     contact_secret: Arc<[u8]>,
     /// Tells the stores of one process apart, for the connections that threads keep.
@@ -117,21 +119,16 @@ impl Store {
         let contact_secret = contacts::secret(&mut conn)?.into();
         let (sender, receiver) = mpsc::channel(settings.queue.max(1));
         let shared = Arc::new(Shared::new(lock));
-        let connections = settings.readers.max(1);
-        let readers = Pool::builder()
-            .max_size(connections)
-            .min_idle(Some(0))
-            .connection_timeout(READ_WAIT)
-            // A SQLite connection does not go away by itself.
-            .test_on_check_out(address.file().is_none())
-            .build_unchecked(Manager(address.clone()));
+        let readers = Readers::new(&address, &shared, settings.readers);
+        let room = settings.queue.max(1).saturating_mul(KIB_OF_A_PLACE).min(Semaphore::MAX_PERMITS);
         let store = Self {
             jobs: sender,
             shared: shared.clone(),
             address: address.clone(),
             readers,
             inline: settings.readers == 0,
-            permits: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1))),
+            room_kib: u32::try_from(room).unwrap_or(u32::MAX),
+            room: Arc::new(Semaphore::new(room)),
             contact_secret,
             instance: glance::next_instance(),
         };
@@ -162,9 +159,10 @@ impl Store {
         if admit.events.is_empty() {
             return Err(StoreError::Inconsistent(format!("delivery {}: no events", admit.delivery.id)));
         }
+        let room = self.room_for(&admit.delivery)?;
         let sealed = Sealed::new(&admit.delivery);
         let (ask, answer) = Ask::new(admit::Intake { admit, sealed });
-        self.try_send(Job::Admit(Box::new(ask)))?;
+        self.try_send(Job::Admit(Box::new(ask.holding(room))))?;
         answered(answer).await
     }
 
@@ -179,18 +177,20 @@ impl Store {
 
     /// Logs a delivery without an operation (rejected, test, spam, ignored), durably. `Busy` at once where the queue is full.
     pub async fn log(&self, delivery: NewDelivery, verdict: Verdict) -> Result<(), StoreError> {
+        let room = self.room_for(&delivery)?;
         let sealed = Sealed::new(&delivery);
         let (ask, answer) = Ask::new(LogEntry { delivery, sealed, event_index: 0, operation: None, verdict });
-        self.try_send(Job::Log(Box::new(ask)))?;
+        self.try_send(Job::Log(Box::new(ask.holding(room))))?;
         answered(answer).await
     }
 
     /// Logs an identical replay; the row may follow the answer. `false` where the queue is full.
     pub fn log_replay(&self, delivery: NewDelivery, event_index: u16, operation: OperationId) -> bool {
+        let Ok(room) = self.room_for(&delivery) else { return false };
         let sealed = Sealed::new(&delivery);
         let verdict = Verdict::Replay;
         let entry = LogEntry { delivery, sealed, event_index, operation: Some(operation), verdict };
-        self.try_send(Job::Log(Box::new(Ask::unattended(entry)))).is_ok()
+        self.try_send(Job::Log(Box::new(Ask::unattended(entry).holding(room)))).is_ok()
     }
 
     // --- delivery ---
@@ -220,12 +220,13 @@ impl Store {
 
     /// One operation.
     pub async fn operation(&self, id: OperationId) -> Result<Option<Operation>, StoreError> {
-        self.read(move |conn| reading::operation(conn, id)).await
+        self.read_for(Reader::Intake, move |conn| reading::operation(conn, id)).await
     }
 
     /// The operation that owns a key (variant `First`).
     pub async fn operation_of_key(&self, source: SourceName, key: SourceKey) -> Result<Option<Operation>, StoreError> {
-        self.read(move |conn| reading::of_key(conn, &source, &key, &crate::operation::Variant::First)).await
+        let first = crate::operation::Variant::First;
+        self.read_for(Reader::Intake, move |conn| reading::of_key(conn, &source, &key, &first)).await
     }
 
     /// The lead as an operator corrected it.
@@ -235,24 +236,22 @@ impl Store {
 
     // --- the two ways in ---
 
-    /// Reads on a blocking thread.
+    /// Reads for the engine and the chores beside it.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if self.inline {
-            let mut conn = self.readers.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
-            return work(&mut conn).map_err(StoreError::from);
-        }
-        let permit = self.permits.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
-        let readers = self.readers.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let mut conn = readers.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
-            work(&mut conn).map_err(StoreError::from)
-        });
-        done.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
+        self.read_for(Reader::Delivery, work).await
+    }
+
+    /// Reads on a blocking thread, through the pool of whoever asks.
+    async fn read_for<T: Send + 'static>(
+        &self,
+        reader: Reader,
+        work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let lane = self.readers.lane(reader);
+        if self.inline { lane.read_here(work) } else { lane.read(work).await }
     }
 
     /// Writes through the writer's queue, waiting for room in it. The work may be done several times until it is committed;
@@ -273,6 +272,12 @@ impl Store {
         let (task, answer) = Rare::new(work, wakes);
         self.send(Job::Rare(Box::new(task))).await?;
         answered(answer).await
+    }
+
+    /// The share of the queue's memory that a delivery needs, at most all of it; `Busy` where so much is not left.
+    fn room_for(&self, delivery: &NewDelivery) -> Result<OwnedSemaphorePermit, StoreError> {
+        let kib = u32::try_from(delivery.body.len() / 1024).unwrap_or(u32::MAX);
+        self.room.clone().try_acquire_many_owned(kib.min(self.room_kib)).map_err(|_| StoreError::Busy)
     }
 
     fn try_send(&self, job: Job) -> Result<(), StoreError> {

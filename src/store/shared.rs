@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tokio::sync::{Notify, broadcast};
 
@@ -18,6 +19,8 @@ pub(super) struct Shared {
     pub(super) work: Arc<Notify>,
     pub(super) finished: broadcast::Sender<OperationId>,
     pub(super) checkpointer: Checkpointer,
+    /// How often the writer has connected anew: whatever made it leave its connection made others bad too.
+    pub(super) era: AtomicU64,
     /// Held for as long as this process serves the SQLite file; closing it gives the file free.
     _lock: Option<File>,
 }
@@ -28,6 +31,7 @@ impl Shared {
             work: Arc::new(Notify::new()),
             finished: broadcast::Sender::new(FINISHED_KEPT),
             checkpointer: Checkpointer::default(),
+            era: AtomicU64::new(0),
             _lock: lock,
         }
     }

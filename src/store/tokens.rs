@@ -5,6 +5,7 @@ use diesel::prelude::*;
 use super::codec::{self, clean};
 use super::conn::on_each;
 use super::job::{Job, Rare};
+use super::readers::Reader;
 use super::schema::tokens;
 use super::types::{Audit, Role, StoreError, Token};
 use super::{Store, changes};
@@ -72,7 +73,8 @@ impl Store {
     pub async fn token(&self, sha256: Vec<u8>, at: At) -> Result<Option<Token>, StoreError> {
         let hash = sha256.clone();
         let found = self
-            .read(move |conn| {
+            // Who asks for a status has not to wait behind the operators' searches.
+            .read_for(Reader::Intake, move |conn| {
                 let row: Option<TokenRow> = on_each!(conn, |c| tokens::table
                     .find(&hash)
                     .filter(tokens::revoked_at.is_null())
@@ -100,7 +102,7 @@ impl Store {
 
     /// All tokens, by the time they were made.
     pub async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        self.read(|conn| {
+        self.read_for(Reader::Admin, |conn| {
             let rows: Vec<TokenRow> =
                 tokens::table.order((tokens::created_at, tokens::name)).select(TokenRow::as_select()).load(conn)?;
             Ok(rows.into_iter().map(Token::try_from).collect::<Result<_, _>>()?)

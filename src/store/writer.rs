@@ -3,9 +3,11 @@
 //!
 //! A batch that fails is done again job by job: one poisoned job never fails its neighbours. Where the connection was lost, the
 //! commit's fate is unknown: the batch is repeated with the same ids and answered by what is found (contract 4.1 rule 7). Where
-//! the database stays away, everything that waits is told so at once, and the next batch tries again.
+//! the database stays away, everything that waits is told so at once, and the next batch tries again. The same holds where it
+//! cannot write for a cause that is nobody's own (read-only, locked, disk full): no connection is kept that might be the cause.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use diesel::connection::SimpleConnection;
 use tokio::sync::mpsc;
@@ -21,8 +23,12 @@ use super::types::{StoreError, Updated};
 use super::{changes, inserts, take};
 use crate::operation::{Operation, OperationId, State};
 
-/// How often one job is done again where another node stood in its way.
-const TRIES: usize = 3;
+/// How often one job is done where another node stands in its way. Without a pause: who came first holds its locks until its
+/// commit, and the repetition waits at them.
+const TRIES: usize = 5;
+/// So many jobs one after the other that fail without a fault of their own: then the database is at fault, and the others are
+/// not tried.
+const IN_A_ROW: usize = 3;
 
 /// The writer's core: whoever owns it steps it. One thread in the program (`app`), the test itself in tests.
 pub struct Writer {
@@ -111,6 +117,11 @@ impl Writer {
     }
 
     fn settle(&mut self, jobs: &mut [Job]) {
+        if let Some(AnyConn::Sqlite(conn)) = &mut self.conn
+            && let Err(error) = self.log_watch.before_batch(conn)
+        {
+            return self.refuse_all(jobs, &error);
+        }
         let mut again = false;
         let failure = match self.commit(jobs, &mut again) {
             Ok(effects) => return self.answer(jobs, effects),
@@ -127,6 +138,7 @@ impl Writer {
 
     /// Each job in a transaction of its own.
     fn one_by_one(&mut self, jobs: &mut [Job], mut again: bool) {
+        let mut in_a_row = 0;
         for place in 0..jobs.len() {
             let Some((job, rest)) = jobs.get_mut(place..).and_then(<[Job]>::split_first_mut) else { return };
             let job = std::slice::from_mut(job);
@@ -141,8 +153,12 @@ impl Writer {
                     Err(failure) => break Some(failure),
                 }
             };
-            let Some(failure) = failure else { continue };
-            let away = self.is_away(&failure);
+            let Some(failure) = failure else {
+                in_a_row = 0;
+                continue;
+            };
+            in_a_row = if failure.passes() { in_a_row + 1 } else { 0 };
+            let away = self.is_away(&failure) || in_a_row == IN_A_ROW;
             let error = StoreError::from(failure);
             refuse(job, &error);
             if away {
@@ -151,14 +167,14 @@ impl Writer {
         }
     }
 
-    /// One transaction, repeated once on a new connection where the old one was lost: `again` tells so. Without a connection
-    /// afterwards the database is away.
+    /// One transaction, repeated once on a new connection where the old one was lost (`again` tells so) or only reads. Without a
+    /// connection afterwards the database is away.
     fn commit(&mut self, jobs: &mut [Job], again: &mut bool) -> Result<Effects, Failure> {
         let mut may_reconnect = self.conn.is_some();
         loop {
             let mut conn = match self.conn.take() {
                 Some(conn) => conn,
-                None => self.address.connect(Purpose::Writer)?,
+                None => self.connect()?,
             };
             let failure = match conn.write(|conn| carry_out(conn, jobs, *again)) {
                 Ok(effects) => {
@@ -168,16 +184,23 @@ impl Writer {
                 Err(failure) => failure,
             };
             let lost = failure.is_lost_connection() || !conn.is_alive();
-            if !lost {
+            let leave = lost || failure.is_read_only();
+            if !leave {
                 self.conn = Some(conn);
             }
             *again |= lost;
-            if !lost || !may_reconnect {
+            if !leave || !may_reconnect {
                 return Err(failure);
             }
             may_reconnect = false;
-            tracing::warn!(error = %StoreError::from(failure), "the connection to the database was lost");
+            tracing::warn!(error = %StoreError::from(failure), "the connection to the database was lost, or can only read");
         }
+    }
+
+    fn connect(&self) -> Result<AnyConn, StoreError> {
+        let conn = self.address.connect(Purpose::Writer)?;
+        self.shared.era.fetch_add(1, Ordering::AcqRel);
+        Ok(conn)
     }
 
     /// Whether no write can succeed now. The connection is given up, so that the next batch finds a database that has moved.
@@ -207,7 +230,9 @@ impl Writer {
         for job in jobs {
             job.tell(Err(error.clone()));
         }
-        while let Ok(mut job) = self.jobs.try_recv() {
+        // No more than wait now: whoever comes meanwhile finds a database that may be there again.
+        for _ in 0..self.jobs.len() {
+            let Ok(mut job) = self.jobs.try_recv() else { break };
             job.tell(Err(error.clone()));
         }
     }

@@ -20,7 +20,12 @@ pub fn start(format: Format, filter: &str) {
     let filter = if filter.is_empty() { "info" } else { filter };
     let filter =
         EnvFilter::try_new(format!("{filter},{quiet}")).unwrap_or_else(|_| EnvFilter::new(format!("info,{quiet}")));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        // A log that cannot be written (its disk is full) would else be told on standard error: on that very log, by a panic.
+        .log_internal_errors(false);
     // tracing-subscriber escapes control characters in values (RUSTSEC-2025-0055); nothing here may switch that off.
     let _ = match format {
         Format::Text => lines.with_ansi(false).try_init(),

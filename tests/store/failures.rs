@@ -1,9 +1,5 @@
 //! What goes wrong below the store, and whom it may concern.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -12,6 +8,7 @@ use leadonce::operation::CrmId;
 use leadonce::operation::transition::Event;
 use leadonce::store::{Admit, Settings, Store, StoreError, Updated, Use, Verdict};
 
+use crate::proxy::{Proxy, Way};
 use crate::stage::*;
 
 /// A delivery that the database refuses: what has an entity cannot wait to be sent.
@@ -59,6 +56,28 @@ both! {
 }
 
 both! {
+    fn a_queue_of_large_bodies_is_full_before_memory_is(stage) {
+        let place = stage.place.another();
+        let small = Settings { queue: 16, batch: 8, ..place.settings() };
+        let (store, mut writer) = Store::open(&small, Use::Serve).expect("opens");
+        let of_size = |key: &str, kib: usize| {
+            let mut admit = keyed(key, "lead");
+            admit.delivery.body = vec![b'x'; kib * 1024];
+            store.admit(admit)
+        };
+        // A place stands for 64 KiB: there is room for three of these, and for a small one beside them.
+        let large = join_all(["a", "b", "c", "d", "e"].map(|key| of_size(key, 300)));
+        let ((answers, small), _) =
+            runtime().block_on(join(join(large, of_size("small", 1)), async { writer.step() }));
+        assert_eq!(answers.iter().filter(|answer| matches!(answer, Err(StoreError::Busy))).count(), 2);
+        small.expect("a lead of ordinary size has room");
+        // What the commit has freed is there again; one that is larger than all takes all.
+        let (answer, _) = runtime().block_on(join(of_size("huge", 5_000), async { writer.step() }));
+        assert!(answer.is_ok());
+    }
+}
+
+both! {
     fn without_its_writer_the_store_says_so(stage) {
         let place = stage.place.another();
         let (store, writer) = Store::open(&place.settings(), Use::Serve).expect("opens");
@@ -87,105 +106,54 @@ fn a_locked_sqlite_file_is_unavailable_in_time_and_recovers() {
     assert_eq!(stage.admit_one(keyed("key-0", "lead")).verdict, Verdict::New);
 }
 
-/// A proxy before PostgreSQL that can cut connections.
-struct Proxy {
-    port: u16,
-    /// The next COMMIT reaches the server, its answer does not come back.
-    swallow_commit: Arc<AtomicBool>,
-    /// Refuse connections.
-    down: Arc<AtomicBool>,
-}
-
-impl Proxy {
-    fn before(port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let own = listener.local_addr().expect("an address").port();
-        let (swallow_commit, down) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (swallow, refused) = (swallow_commit.clone(), down.clone());
-        let target = Arc::new(AtomicU16::new(port));
-        std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                if refused.load(Ordering::SeqCst) {
-                    continue;
-                }
-                let server = TcpStream::connect(("127.0.0.1", target.load(Ordering::SeqCst))).expect("the server");
-                let (client_2, server_2) = (client.try_clone().expect("a clone"), server.try_clone().expect("a clone"));
-                let (swallow, refused) = (swallow.clone(), refused.clone());
-                let cut = Arc::new(AtomicBool::new(false));
-                let cut_2 = cut.clone();
-                std::thread::spawn(move || {
-                    pipe(client, server, |bytes| {
-                        let commits = bytes.windows(7).any(|window| window == b"COMMIT\0");
-                        if refused.load(Ordering::SeqCst) {
-                            return false;
-                        }
-                        if commits && swallow.swap(false, Ordering::SeqCst) {
-                            cut.store(true, Ordering::SeqCst);
-                        }
-                        true
-                    })
-                });
-                std::thread::spawn(move || pipe(server_2, client_2, |_| !cut_2.load(Ordering::SeqCst)));
-            }
-        });
-        Self { port: own, swallow_commit, down }
-    }
-}
-
-/// Copies bytes while `pass` agrees; then cuts both sides.
-fn pipe(mut from: TcpStream, mut to: TcpStream, mut pass: impl FnMut(&[u8]) -> bool) {
-    let mut buffer = [0; 16 * 1024];
-    while let Ok(read) = from.read(&mut buffer) {
-        if read == 0 || !pass(&buffer[..read]) || to.write_all(&buffer[..read]).is_err() {
-            break;
-        }
-    }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
-}
-
 /// A store whose every connection goes through the proxy.
 fn proxied() -> Option<(Stage, Proxy)> {
     let mut place = Place::postgres()?;
-    let mut url = url::Url::parse(&place.url).expect("a url");
-    let proxy = Proxy::before(url.port().unwrap_or(5432));
-    url.set_host(Some("127.0.0.1")).expect("a host");
-    url.set_port(Some(proxy.port)).expect("a port");
-    place.url = url.into();
+    let (proxy, url) = Proxy::before_url(&place.url);
+    place.url = url;
     Some((Stage::on(place), proxy))
 }
 
 #[test]
 fn a_lost_commit_is_answered_by_what_is_found() {
     let Some((stage, proxy)) = proxied() else { return };
-    proxy.swallow_commit.store(true, Ordering::SeqCst);
+    proxy.cut_next_commit_after(0);
     let admission = stage.admit_one(keyed("a", "lead"));
-    assert!(!proxy.swallow_commit.load(Ordering::SeqCst), "the commit was cut");
+    assert!(!proxy.waits_for_commit(), "the commit was cut");
     assert_eq!(admission.verdict, Verdict::New);
     assert_eq!(stage.place.number("SELECT count(*) FROM operations"), 1);
     assert_eq!(stage.place.number("SELECT count(*) FROM deliveries"), 1);
 
-    proxy.swallow_commit.store(true, Ordering::SeqCst);
+    proxy.cut_next_commit_after(0);
     let rejected = change(&admission.operation, &Event::Reject, NOW);
     assert_eq!(stage.update(rejected.clone()), Updated::Done);
     assert_eq!(stage.operation(admission.operation.id), rejected.after);
     assert_eq!(stage.place.number("SELECT count(*) FROM transitions"), 2);
 
+    // Wherever in its answer the cut falls: "CommandComplete" alone is no "ReadyForQuery".
+    for bytes in [1, 5, 12] {
+        proxy.cut_next_commit_after(bytes);
+        assert_eq!(stage.admit_one(keyed(&format!("cut-{bytes}"), "lead")).verdict, Verdict::New);
+        assert!(!proxy.waits_for_commit());
+    }
+    assert_eq!(stage.place.number("SELECT count(*) FROM deliveries"), 4);
+
     // Of a suspension too it is known that it was this one: its caller alerts.
-    proxy.swallow_commit.store(true, Ordering::SeqCst);
+    proxy.cut_next_commit_after(0);
     assert!(stage.wait(stage.store.suspend(crm(), Some(1), "401".into(), None, NOW)).expect("written"));
-    assert!(!proxy.swallow_commit.load(Ordering::SeqCst));
+    assert!(!proxy.waits_for_commit());
 }
 
 #[test]
 fn a_postgres_that_is_away_is_unavailable_in_time_and_recovers() {
     let Some((stage, proxy)) = proxied() else { return };
-    proxy.down.store(true, Ordering::SeqCst);
+    proxy.set(Way::Refused);
+    proxy.cut();
     let clock = SystemClock::default();
     let all = join_all((0..200).map(|n| stage.store.admit(keyed(&format!("key-{n}"), "lead"))));
     assert!(stage.wait(all).into_iter().all(is_unavailable));
     assert!(clock.monotonic() < Duration::from_secs(6), "{:?}", clock.monotonic());
-    proxy.down.store(false, Ordering::SeqCst);
+    proxy.set(Way::Open);
     assert_eq!(stage.admit_one(keyed("key-0", "lead")).verdict, Verdict::New);
 }
 
@@ -197,4 +165,156 @@ both! {
         }
         assert_eq!(stage.place.number("SELECT count(*) FROM operations"), 50);
     }
+}
+
+/// Lets the next so many changes of operations fail by that SQLSTATE, with a message that says nothing.
+fn failing(stage: &Stage, code: &str, times: u32) {
+    stage.place.execute(&format!(
+        "CREATE SEQUENCE failures;
+         CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF nextval('failures') <= {times} THEN RAISE EXCEPTION 'взаимная блокировка' USING ERRCODE = '{code}'; END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON operations FOR EACH ROW EXECUTE FUNCTION fail();"
+    ));
+}
+
+#[test]
+fn c62_where_nodes_stand_in_each_others_way_the_database_step_is_done_again() {
+    for code in ["40001", "40P01"] {
+        let Some(stage) = Stage::postgres() else { return };
+        let admission = stage.admit_one(keyed("first", "lead"));
+        failing(&stage, code, 3);
+        // The batch, then job by job: nobody hears of it.
+        let all = join_all((0..20).map(|n| stage.store.admit(keyed(&format!("key-{n}"), "lead"))));
+        for answer in stage.wait(all) {
+            assert_eq!(answer.expect("admitted")[0].verdict, Verdict::New, "{code}");
+        }
+        stage.place.execute("SELECT setval('failures', 1, false)");
+        let rejected = change(&admission.operation, &Event::Reject, NOW);
+        assert_eq!(stage.update(rejected.clone()), Updated::Done, "{code}");
+        assert_eq!(stage.operation(admission.operation.id), rejected.after);
+        assert_eq!(stage.place.number("SELECT count(*) FROM deliveries"), 21);
+        assert_eq!(stage.place.number("SELECT count(*) FROM operations"), 21);
+    }
+}
+
+#[test]
+fn c62_a_failure_that_does_not_pass_is_bounded_and_concerns_no_later_write() {
+    let Some(stage) = Stage::postgres() else { return };
+    failing(&stage, "40P01", 1_000_000);
+    let all = join_all((0..200).map(|n| stage.store.admit(keyed(&format!("key-{n}"), "lead"))));
+    assert!(stage.wait(all).into_iter().all(is_unavailable));
+    // A few jobs of each batch were tried, a few times each; never each job.
+    let tried = stage.place.number("SELECT nextval('failures')");
+    assert!(tried < 200, "{tried}");
+    stage.place.execute("DROP TRIGGER fail ON operations");
+    assert_eq!(stage.admit_one(keyed("key-0", "lead")).verdict, Verdict::New);
+}
+
+#[test]
+fn c62_one_key_at_once_among_audit_rows_is_one_operation() {
+    let Some(stage) = Stage::postgres() else { return };
+    let other = Stage::on(Place::of(&stage.place.url));
+    let (mine, theirs) = (0..20)
+        .map(|_| (stage.store.admit(keyed("one", "lead")), other.store.admit(keyed("one", "lead"))))
+        .unzip::<_, _, Vec<_>, Vec<_>>();
+    let (mut answers, theirs) = stage.wait(join(join_all(mine), join_all(theirs)));
+    answers.extend(theirs);
+    let new = answers.iter().filter(|answer| answer.as_ref().expect("admitted")[0].verdict == Verdict::New).count();
+    assert_eq!(new, 1);
+    assert_eq!(stage.place.number("SELECT count(*) FROM operations"), 1);
+    assert_eq!(stage.place.number("SELECT count(*) FROM deliveries"), 40);
+}
+
+#[test]
+fn connections_to_a_server_that_only_reads_are_left_at_once() {
+    let Some(stage) = Stage::postgres() else { return };
+    let admission = stage.admit_one(keyed("before", "lead"));
+    let name = url::Url::parse(&stage.place.url).expect("a url").path().trim_start_matches('/').to_owned();
+    // What is opened from now on only reads, and goes on doing so after the switch back.
+    stage.place.execute(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
+    stage.place.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+    assert!(is_unavailable(stage.wait(stage.store.admit(keyed("during", "lead")))));
+    assert!(is_unavailable(stage.wait(stage.store.writable())));
+    assert_eq!(stage.operation(admission.operation.id), admission.operation, "it can be read");
+    let switch = stage.place.number("SELECT extract(epoch FROM clock_timestamp()) * 1000000");
+    let back = format!("BEGIN READ WRITE; ALTER DATABASE {name} RESET default_transaction_read_only; COMMIT");
+    stage.place.execute(&back);
+    assert_eq!(stage.admit_one(keyed("during", "lead")).verdict, Verdict::New, "at the first try");
+    stage.wait(stage.store.writable()).expect("writable");
+    assert_eq!(stage.operation(admission.operation.id), admission.operation);
+    // Readers have left theirs too: what those lead to may have been left behind.
+    let older = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+         AND extract(epoch FROM backend_start) * 1000000 < {switch}"
+    );
+    assert_eq!(stage.place.number(&older), 0);
+}
+
+#[test]
+fn a_connection_that_turned_read_only_is_replaced_and_nobody_hears_of_it() {
+    let Some(stage) = Stage::postgres() else { return };
+    // Whoever writes an operation only reads from then on.
+    stage.place.execute(
+        "CREATE FUNCTION turn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             PERFORM set_config('default_transaction_read_only', 'on', false); RETURN NEW;
+         END $$;
+         CREATE TRIGGER turn BEFORE INSERT ON operations FOR EACH ROW EXECUTE FUNCTION turn();",
+    );
+    for n in 0..5 {
+        assert_eq!(stage.admit_one(keyed(&format!("key-{n}"), "lead")).verdict, Verdict::New, "at the first try");
+    }
+}
+
+#[test]
+fn a_database_that_does_not_answer_holds_up_nobody_for_ever() {
+    let Some((stage, proxy)) = proxied() else { return };
+    let admission = stage.admit_one(keyed("a", "lead"));
+    let id = admission.operation.id;
+    stage.operation(id);
+    proxy.set(Way::Held);
+    let clock = SystemClock::default();
+    // More readers than there are connections.
+    let reads = stage.wait(join_all((0..50).map(|_| stage.store.operation(id))));
+    assert!(reads.into_iter().all(is_unavailable));
+    assert!(clock.monotonic() < Duration::from_secs(6), "{:?}", clock.monotonic());
+    let waiting = stage.store.admit(keyed("b", "lead"));
+    let (answer, ()) = stage.wait(join(waiting, async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        proxy.set(Way::Open);
+    }));
+    assert_eq!(answer.expect("as soon as the database answers")[0].verdict, Verdict::New);
+    assert_eq!(stage.operation(id), admission.operation);
+}
+
+#[test]
+fn operators_who_search_hold_up_neither_senders_nor_delivery() {
+    let Some(stage) = Stage::postgres() else { return };
+    let id = stage.admit_one(keyed("a", "lead")).operation.id;
+    stage.operation(id);
+    stage.wait(stage.store.tokens()).expect("read");
+    // Every search of a token waits for this lock, and so does its pool.
+    let release = lock(&stage, "LOCK TABLE tokens IN ACCESS EXCLUSIVE MODE");
+    let searches = join_all((0..30).map(|_| stage.store.tokens()));
+    let others = async {
+        for n in 0..20 {
+            stage.store.operation(id).await.expect("senders are answered");
+            stage.store.census().await.expect("delivery goes on");
+            stage.store.admit(keyed(&format!("key-{n}"), "lead")).await.expect("leads are taken");
+        }
+        drop(release);
+    };
+    stage.wait(join(searches, others));
+}
+
+/// Holds a lock until the value is dropped.
+fn lock(stage: &Stage, sql: &str) -> diesel::PgConnection {
+    use diesel::Connection;
+    use diesel::connection::SimpleConnection;
+    let mut conn = diesel::PgConnection::establish(&stage.place.url).expect("the server");
+    conn.batch_execute(&format!("BEGIN; {sql}")).expect("the lock");
+    conn
 }

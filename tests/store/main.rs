@@ -2,6 +2,8 @@
 
 #[path = "../support/postgres.rs"]
 mod postgres;
+#[path = "../support/proxy.rs"]
+mod proxy;
 mod stage;
 
 mod admin;

@@ -67,6 +67,11 @@ impl Place {
         Some(Self { url: database.url().to_owned(), _directory: None, _database: Some(database) })
     }
 
+    /// A database that somebody else made.
+    pub(crate) fn of(url: &str) -> Self {
+        Self { url: url.to_owned(), _directory: None, _database: None }
+    }
+
     /// A fresh one on the same backend.
     pub(crate) fn another(&self) -> Self {
         if self.is_sqlite() { Self::sqlite() } else { Self::postgres().expect("a server") }

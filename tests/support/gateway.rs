@@ -3,9 +3,12 @@
 //! When it is dropped the invariants of every story are checked: no operation has two entities, and nothing is in progress
 //! without a lease or a time for its next look-up.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use leadonce::sandbox::{CallKind, Fault, Running, Sandbox};
@@ -24,8 +27,10 @@ pub(crate) struct Setup {
     pub(crate) destination_tables: String,
     /// `[[source]]` tables.
     pub(crate) sources: String,
-    /// Other tables.
+    /// Other tables; at its beginning, other keys of `[store]`.
     pub(crate) more: String,
+    /// Where its log goes instead of a file beside the configuration.
+    pub(crate) log: Option<PathBuf>,
 }
 
 impl Default for Setup {
@@ -37,6 +42,7 @@ impl Default for Setup {
                 .into(),
             sources: API.to_owned() + FORM,
             more: String::new(),
+            log: None,
         }
     }
 }
@@ -54,6 +60,7 @@ pub(crate) struct Gateway {
     pub(crate) client: reqwest::Client,
     pub(crate) sandbox: Running,
     folder: tempfile::TempDir,
+    log: PathBuf,
     child: Option<Child>,
 }
 
@@ -77,9 +84,13 @@ impl Gateway {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .expect("a client");
-        let mut gateway = Self { url: String::new(), token: String::new(), client, sandbox, folder, child: None };
+        let log = setup.log.unwrap_or_else(|| folder.path().join("log"));
+        let mut gateway = Self { url: String::new(), token: String::new(), client, sandbox, folder, log, child: None };
         gateway.run();
-        let made = gateway.command(&["token", "create", "--role", "admin", "--name", "story", "--json"]);
+        // Several gateways may share a store.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("story-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let made = gateway.command(&["token", "create", "--role", "admin", "--name", &name, "--json"]);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let made: Value = serde_json::from_slice(&made.stdout).expect("JSON of token create");
         gateway.token = made["token"].as_str().expect("a token").to_owned();
@@ -92,8 +103,7 @@ impl Gateway {
 
     /// Starts the process (again).
     pub(crate) fn run(&mut self) {
-        let log =
-            std::fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).expect("a log");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log).expect("a log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_leadonce"))
             .arg("serve")
             .arg("--config")
@@ -136,9 +146,21 @@ impl Gateway {
         child.wait().expect("gone").success()
     }
 
+    /// The id of the process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.as_ref().expect("a running gateway").id()
+    }
+
+    /// Memory of the process that is in use now, in MiB.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process())).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+    }
+
     /// Everything it logged.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        if self.log.is_file() { std::fs::read_to_string(&self.log).unwrap_or_default() } else { String::new() }
     }
 
     /// The configured store, as a file.

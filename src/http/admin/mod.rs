@@ -87,6 +87,7 @@ async fn json<T: serde::de::DeserializeOwned>(
         Err(body::Broken::TooLarge(_)) => {
             return Err(Problem::new(Kind::BodyTooLarge, format!("the body is larger than {MAX_BODY} bytes")));
         }
+        Err(body::Broken::NoRoom) => return Err(Problem::not_stored().closing()),
         Err(body::Broken::TooSlow) => {
             return Err(Problem::new(Kind::SlowBody, "the body did not arrive in time").closing());
         }

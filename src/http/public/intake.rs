@@ -154,6 +154,7 @@ async fn read(
             }
             Err(refuse(request, refused, shared, reception).await)
         }
+        Err(Broken::NoRoom) => Err(turned("busy", Problem::not_stored().closing())),
         Err(Broken::TooSlow) => {
             let detail = "the body did not arrive in time; nothing was stored, send the same again";
             Err(turned("slow_body", Problem::new(Kind::SlowBody, detail).closing()))
