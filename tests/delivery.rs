@@ -553,6 +553,19 @@ async fn an_account_stop_suspends_once_and_resume_sends_one_probe_first() {
 }
 
 #[tokio::test]
+async fn a_probe_ends_with_its_success_although_another_was_noted_a_moment_ago() {
+    let mut world = World::new(settings()).await;
+    world.deliver("before").await;
+    world.step().await;
+    assert!(world.store.suspend(name("crm"), None, "by hand".into(), None, world.now()).await.expect("suspended"));
+    assert!(world.store.resume(name("crm"), None, world.now()).await.expect("resumed"));
+    world.deliver("probe").await;
+    world.step().await;
+    assert_eq!(world.entities(), 2);
+    assert!(!world.destination().await.probing);
+}
+
+#[tokio::test]
 async fn a_suspension_that_comes_between_claim_and_call_stops_the_call() {
     let mut world = World::new(settings()).await;
     world.deliver("a").await;

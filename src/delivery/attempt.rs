@@ -208,7 +208,7 @@ impl Engine {
             "create answered"
         );
         if let CreateOutcome::Created(_) = outcome {
-            self.ports.store.succeeded(after.destination.clone(), self.now()).await?;
+            self.note_success(&after).await?;
         }
         self.note_state(&after);
         Ok(matches!(after.status, Status::Claimed { .. }).then_some(after))

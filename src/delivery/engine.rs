@@ -56,6 +56,8 @@ pub struct Engine {
     /// Monotonic time at which this process saw a send end or, where it did not (another node's send, one before a restart),
     /// first met its operation: no earlier moment is proven by this process's own clock.
     ended: Mutex<HashMap<OperationId, Duration>>,
+    /// The destination's epoch and the monotonic time of the last success that was noted with it.
+    successes: Mutex<HashMap<DestinationName, (i64, Duration)>>,
 }
 
 impl Engine {
@@ -69,7 +71,7 @@ impl Engine {
         let began = ports.clock.monotonic();
         let bucket = |line: &Line| Bucket::new(line.settings.rate_per_second, line.settings.burst, began);
         let buckets = lines.iter().map(|(name, line)| (name.clone(), Mutex::new(bucket(line)))).collect();
-        Self { ports, node, lines, sources, buckets, ended: Mutex::default() }
+        Self { ports, node, lines, sources, buckets, ended: Mutex::default(), successes: Mutex::default() }
     }
 
     /// What comes from outside.
@@ -157,6 +159,20 @@ impl Engine {
         let now = self.ports.clock.monotonic();
         let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(now);
         now >= ended.saturating_add(settle)
+    }
+
+    /// Notes a confirmed create with its destination, which ends a probe too: in each epoch of the destination at once, then
+    /// once a second. A write for each would cost as much as the result itself.
+    pub(super) async fn note_success(&self, operation: &Operation) -> Result<(), StoreError> {
+        let (name, epoch) = (&operation.destination, operation.series_epoch);
+        let now = self.ports.clock.monotonic();
+        let noted = self.successes.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if noted.is_some_and(|(of, at)| of == epoch && now < at.saturating_add(Duration::from_secs(1))) {
+            return Ok(());
+        }
+        self.ports.store.succeeded(name.clone(), self.now()).await?;
+        self.successes.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), (epoch, now));
+        Ok(())
     }
 
     /// What a new state means beside the store.
