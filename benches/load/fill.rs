@@ -93,6 +93,10 @@ fn statements(rows: u64, past: Past, dialect: &Dialect) -> String {
          SELECT {ordered}, 0, {source}, {ordered}, 'new', 1700000000000000 + i, 'POST', '[]', {body}, {hash} FROM {numbers};
          INSERT INTO transitions (operation_id, version, to_state, event, at)
          SELECT {ordered}, 1, 'received', 'received', 1700000000000000 + i FROM {numbers};
+         -- The past is indexed and audited already.
+         INSERT INTO cursors (name, position, found)
+         SELECT name, max(operation_id), 0 FROM operations, (SELECT 'contacts' AS name UNION ALL SELECT 'unaccounted') AS names
+         GROUP BY name;
          COMMIT;"
     )
 }
