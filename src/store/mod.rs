@@ -82,8 +82,6 @@ pub struct Store {
     shared: Arc<Shared>,
     address: Address,
     readers: Readers,
-    /// Whether reads run on the caller's own thread: for a single thread that steps everything.
-    inline: bool,
     /// Memory, in KiB, that bodies in the queue may hold.
     room: Arc<Semaphore>,
     /// All of it.
@@ -126,7 +124,6 @@ impl Store {
             shared: shared.clone(),
             address: address.clone(),
             readers,
-            inline: settings.readers == 0,
             room_kib: u32::try_from(room).unwrap_or(u32::MAX),
             room: Arc::new(Semaphore::new(room)),
             contact_secret,
@@ -244,14 +241,13 @@ impl Store {
         self.read_for(Reader::Delivery, work).await
     }
 
-    /// Reads on a blocking thread, through the pool of whoever asks.
+    /// Reads in the way of whoever asks.
     async fn read_for<T: Send + 'static>(
         &self,
         reader: Reader,
         work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let lane = self.readers.lane(reader);
-        if self.inline { lane.read_here(work) } else { lane.read(work).await }
+        self.readers.read(reader, work).await
     }
 
     /// Writes through the writer's queue, waiting for room in it. The work may be done several times until it is committed;

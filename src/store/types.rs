@@ -18,7 +18,7 @@ pub struct Settings {
     pub queue: usize,
     /// Writes of one commit at most.
     pub batch: usize,
-    /// Connections for reads, which run on blocking threads; 0: reads run on the caller's own thread.
+    /// Connections for reads, which run on blocking threads; 0: reads run on the caller's own thread, over one connection.
     pub readers: u32,
 }
 
