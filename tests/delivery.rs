@@ -705,7 +705,6 @@ fn one_thread_can_step_writer_intake_and_delivery() {
 }
 
 #[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "how the tests are run")]
 async fn stepped_by_one_thread() {
     // Beside other tests their threads come and go.
     let count = || std::env::var_os("LEADONCE_TEST_ALONE").and_then(|_| threads());

@@ -23,6 +23,7 @@ mod origin;
 mod pairs;
 mod phone;
 pub mod registry;
+mod script;
 mod secret;
 mod standard_webhooks;
 mod telegram;
@@ -35,10 +36,8 @@ use crate::operation::{DestinationName, HashRule, KeyOrigin, Lead, PayloadHash, 
 
 pub use origin::allows_origin;
 pub use phone::{normal_email, normal_phone};
+pub use script::script;
 pub use standard_webhooks::sign_webhook;
-
-/// The script for a website's page (`/static/leadonce.js`).
-pub const SCRIPT: &str = include_str!("leadonce.js");
 
 /// The headers that the delivery log keeps: with them, the method and the raw body, [`Source::lead`], [`Source::events`] and
 /// [`Source::rehash`] read a delivery again as it was. None of them holds a secret.
