@@ -293,8 +293,11 @@ impl World {
             body: text.as_bytes().to_vec(),
             note: None,
         };
-        let admit =
-            Admit { delivery, events: vec![NewEvent { operation, window: None }], rehash: Arc::new(|_, _| None) };
+        let admit = Admit {
+            delivery,
+            events: vec![NewEvent { operation, window: None, likeness: None }],
+            rehash: Arc::new(|_, _| None),
+        };
         self.store.admit(admit).await.expect("admitted");
         self.names.insert(text.to_owned(), id);
         id

@@ -8,7 +8,8 @@
 //! How it is built:
 //! - One writer per process ([`Writer`]) carries out all writes. [`Store`], the handle, puts jobs (`job.rs`) into its bounded
 //!   queue; the writer drains what is waiting into one transaction, commits once and answers then (`writer.rs`). What the jobs
-//!   do stands in `admit.rs` (claims, with `windows.rs` for events without a key), `changes.rs` (the conditional UPDATE),
+//!   do stands in `admit.rs` (claims, with `windows.rs` for events without a key and
+//!   `copies.rs` for those that look like copies), `changes.rs` (the conditional UPDATE),
 //!   `take.rs` (due work) and, as closures, in the files of the rarer subjects.
 //! - Reads go through small pools on blocking threads, never more at once than there are connections; intake, delivery and
 //!   administration have one each (`readers.rs`). [`Store::glance`] alone reads on the caller's own thread (SQLite).
@@ -27,6 +28,7 @@ mod checkpoint;
 mod codec;
 mod conn;
 mod contacts;
+mod copies;
 mod destinations;
 mod failure;
 mod glance;
