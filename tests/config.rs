@@ -64,8 +64,8 @@ fn source_keys(kind: &str) -> Option<&'static [&'static str]> {
     match kind {
         "any" => Some(ALL_KEYS),
         "form" => Some(FORM_KEYS),
-        "api" => Some(&["token", "key", "missing_key", "resubmit_window"]),
-        "standard-webhooks" => Some(&["secret", "secrets", "signed", "tolerance"]),
+        "api" => Some(&["token", "key", "missing_key", "resubmit_window", "likely_copy"]),
+        "standard-webhooks" => Some(&["secret", "secrets", "expired_secrets", "signed", "tolerance"]),
         _ => None,
     }
 }
@@ -74,6 +74,7 @@ const ALL_KEYS: &[&str] = &[
     "token",
     "secret",
     "secrets",
+    "expired_secrets",
     "allow_origins",
     "thank_you_url",
     "key",
@@ -81,6 +82,7 @@ const ALL_KEYS: &[&str] = &[
     "default_region",
     "missing_key",
     "resubmit_window",
+    "likely_copy",
     "honeypot",
     "signed",
     "tolerance",
@@ -190,7 +192,8 @@ fn every_key_is_read_into_its_place() {
     assert_eq!(shop.token.as_deref(), Some("shop-t0ken"));
     assert_eq!((shop.missing_key, shop.max_wait), (Some(MissingKey::Generate), Duration::ZERO));
     assert_eq!(shop.max_body, 2 << 20, "the server's limit is every source's");
-    assert_eq!(events.secrets.len(), 2);
+    assert_eq!((events.secrets.len(), events.expired_secrets.len()), (2, 1));
+    assert!(shop.hold_copies && !site.hold_copies);
     assert_eq!(events.tolerance, Duration::from_secs(60));
 
     assert_eq!(config.retention.payload, Duration::from_secs(30 * 86_400));
@@ -457,6 +460,8 @@ fn each_fault_of_a_source_has_its_line_and_key() {
             "source[0].missing_key: must be one of reject, resubmit_window, generate, found \"ask\"",
         ),
         ("resubmit_window = \"8d\"", "source[0].resubmit_window: must be at most 7d, found \"8d\""),
+        ("likely_copy = \"drop\"", "source[0].likely_copy: must be one of create, hold, found \"drop\""),
+        ("expired_secrets = [\"\"]", "source[0].expired_secrets[0]: must not be empty, found \"\""),
         ("signed = \"body\"", "source[0].signed: must be one of received, decoded, found \"body\""),
         (
             "tolerance = \"-1s\"",
@@ -765,7 +770,8 @@ fn the_effective_configuration_is_a_configuration_with_the_same_effect() {
     // Masked secrets are no secrets; those that the file spelled out are put back.
     let shown = config::effective(&config)
         .replace("https://hooks.example.com/***", "https://hooks.example.com/T0/B0/XXXX")
-        .replace("secrets = [\"***\", \"***\"]", "secrets = [\"env:HOOK_OLD\", \"whsec_bmV3\"]");
+        .replace("secrets = [\"***\", \"***\"]", "secrets = [\"env:HOOK_OLD\", \"whsec_bmV3\"]")
+        .replace("expired_secrets = [\"***\"]", "expired_secrets = [\"whsec_b2xk\"]");
     let again = parse(&shown, &ENVIRONMENT, &files).unwrap_or_else(|faults| panic!("{faults}\nin\n{shown}"));
     assert!(again.server == config.server && again.store == config.store && again.retention == config.retention);
     assert!(again.destinations == config.destinations && again.alerts == config.alerts);

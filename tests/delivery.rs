@@ -293,8 +293,11 @@ impl World {
             body: text.as_bytes().to_vec(),
             note: None,
         };
-        let admit =
-            Admit { delivery, events: vec![NewEvent { operation, window: None }], rehash: Arc::new(|_, _| None) };
+        let admit = Admit {
+            delivery,
+            events: vec![NewEvent { operation, window: None, likeness: None }],
+            rehash: Arc::new(|_, _| None),
+        };
         self.store.admit(admit).await.expect("admitted");
         self.names.insert(text.to_owned(), id);
         id
@@ -702,8 +705,26 @@ async fn c30_an_answer_waits_for_a_store_that_is_away_and_is_not_lost() {
     assert_eq!((world.creates(), world.crm.with(|crm| crm.lookups)), (1, 0));
 }
 
+/// Threads of this process, where the system tells.
+fn threads() -> Option<usize> {
+    std::fs::read_dir("/proc/self/task").ok().map(Iterator::count)
+}
+
+#[test]
+fn one_thread_can_step_writer_intake_and_delivery() {
+    // In a process of its own, where no other test starts threads.
+    let own = std::env::current_exe().expect("this program");
+    let arguments = ["--exact", "stepped_by_one_thread", "--test-threads=1"];
+    let run = std::process::Command::new(own).args(arguments).env("LEADONCE_TEST_ALONE", "1").output().expect("ran");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"), "the test has another name by now");
+}
+
 #[tokio::test]
-async fn one_thread_can_step_writer_intake_and_delivery() {
+async fn stepped_by_one_thread() {
+    // Beside other tests their threads come and go.
+    let count = || std::env::var_os("LEADONCE_TEST_ALONE").and_then(|_| threads());
+    let before = count();
     let (mut world, mut writer) = World::parts(settings(), 0);
     let done = std::cell::Cell::new(false);
     let work = async {
@@ -719,11 +740,12 @@ async fn one_thread_can_step_writer_intake_and_delivery() {
     let pump = async {
         while !done.get() {
             writer.step();
+            assert_eq!(count(), before, "a thread was started");
             tokio::task::yield_now().await;
         }
     };
     let (state, ()) = tokio::join!(work, pump);
-    assert_eq!(state, State::Completed);
+    assert_eq!((state, count()), (State::Completed, before));
 }
 
 #[tokio::test]

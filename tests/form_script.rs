@@ -80,7 +80,7 @@ impl Site {
             };
         }
         if head.starts_with("GET /static/leadonce.js") {
-            return reply(200, "text/javascript", leadonce::intake::SCRIPT);
+            return reply(200, "text/javascript", &leadonce::intake::script());
         }
         if head.starts_with("GET /thanks") {
             return reply(200, "text/html", "<title>thanks</title>");

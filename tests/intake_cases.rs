@@ -26,6 +26,7 @@ fn settings(kind: &str) -> Settings {
             "telegram" => vec!["tg-secret".to_owned()],
             _ => vec![],
         },
+        expired_secrets: vec![],
         allow_origins: vec![],
         thank_you_url: None,
         key: None,
@@ -33,6 +34,7 @@ fn settings(kind: &str) -> Settings {
         default_region: None,
         missing_key: None,
         resubmit_window: Duration::from_secs(120),
+        hold_copies: false,
         honeypot: "website".to_owned(),
         signed_decoded: false,
         tolerance: Duration::from_secs(300),
@@ -233,4 +235,86 @@ fn the_honeypot_catches_and_an_empty_one_does_not() {
     let mut off = settings("form");
     off.honeypot = String::new();
     assert!(matches!(built(&off).receive(&post(&[], "name=A&website=x"), NOW), Ok(Received::Events(_))));
+}
+
+#[test]
+fn c70_who_signs_with_an_expired_secret_is_refused_and_told_apart() {
+    let valid = built(&settings("standard-webhooks"));
+    let other = format!("whsec_{}", base64::prelude::BASE64_STANDARD.encode(b"the new secret of this very source"));
+    let rotated = built(&Settings {
+        secrets: vec![other.clone()],
+        expired_secrets: settings("standard-webhooks").secrets,
+        ..settings("standard-webhooks")
+    });
+    let request = signed(r#"{"name":"A"}"#, &[]);
+    assert!(valid.receive(&request, NOW).is_ok());
+    let kind = |source: &dyn Source, request: &Request| match source.receive(request, NOW) {
+        Err(Refused::Unauthorized { kind, .. }) => kind,
+        taken => panic!("{taken:?}"),
+    };
+    assert_eq!(kind(rotated.as_ref(), &request), "expired_secret");
+    let tampered = Request { body: br#"{"name":"B"}"#.to_vec(), ..request };
+    assert_eq!(kind(rotated.as_ref(), &tampered), "mismatch");
+
+    let rotated =
+        built(&Settings { secrets: vec!["new".into()], expired_secrets: vec!["old".into()], ..settings("telegram") });
+    let bearing = |secret| post(&[("x-telegram-bot-api-secret-token", secret)], r#"{"update_id":1}"#);
+    assert!(rotated.receive(&bearing("new"), NOW).is_ok());
+    assert_eq!(kind(rotated.as_ref(), &bearing("old")), "expired_secret");
+    assert_eq!(kind(rotated.as_ref(), &bearing("older")), "mismatch");
+
+    let both = Settings { expired_secrets: vec![other.clone()], secrets: vec![other], ..settings("standard-webhooks") };
+    assert_eq!(registry::build(&both).err().map(|faults| faults.len()), Some(1), "a secret is valid or it is not");
+}
+
+#[test]
+fn c43_a_source_that_watches_for_copies_sees_the_same_content_under_another_id() {
+    let json = [("content-type", "application/json"), ("authorization", "Bearer api-token"), ("idempotency-key", "e")];
+    // The same lead under two ids, and another lead.
+    let cases: [(&str, Option<&str>, [Request; 3]); 5] = [
+        ("api", None, {
+            let of = |key: &str, body: &str| post(&[json[0], json[1], ("idempotency-key", key)], body);
+            [of("e1", r#"{"lead":"L9"}"#), of("e2", r#"{"lead":"L9"}"#), of("e3", r#"{"lead":"L8"}"#)]
+        }),
+        ("api", Some("/event/id"), {
+            let of = |body: &str| post(&json[..2], body);
+            [
+                of(r#"{"event":{"id":"e1","v":1},"lead":"L9"}"#),
+                of(r#"{"lead":"L9", "event":{"v":1,"id":"e2"}}"#),
+                of(r#"{"event":{"id":"e3","v":2},"lead":"L9"}"#),
+            ]
+        }),
+        (
+            "form",
+            Some("id"),
+            ["_submission_id=e1&id=1&n=A", "_submission_id=e2&id=2&n=A", "_submission_id=e2&n=B"]
+                .map(|body| post(&[], body)),
+        ),
+        ("tilda", None, ["tranid=1:1&n=A", "tranid=1:2&n=A", "tranid=1:2&n=B"].map(|body| post(&[], body))),
+        (
+            "standard-webhooks",
+            None,
+            [("e1", "A"), ("e2", "A"), ("e3", "B")].map(|(id, name)| {
+                let mut request = signed(format!(r#"{{"name":"{name}"}}"#), &[]);
+                request.headers.retain(|(name, _)| name != "webhook-id");
+                request.headers.push(("webhook-id".into(), id.into()));
+                request
+            }),
+        ),
+    ];
+    for (kind, key, requests) in cases {
+        let settings = Settings { key: key.map(str::to_owned), ..settings(kind) };
+        let watching = built(&Settings { hold_copies: true, ..settings.clone() });
+        let read = |request| watching.events(request).expect("readable").remove(0);
+        let [first, copy, other] = requests.each_ref().map(read);
+        assert_ne!(first.key, copy.key, "{kind}");
+        assert!(first.likeness.is_some(), "{kind}");
+        assert_eq!(first.likeness, copy.likeness, "{kind}");
+        assert_ne!(first.likeness, other.likeness, "{kind}");
+        let likeness = first.likeness.expect("taken");
+        assert_eq!(likeness.window(), Duration::from_secs(120), "{kind}");
+        assert_ne!(*likeness.hash(), first.payload_hash, "{kind}: it would meet the window of an event without a key");
+        let plain = built(&settings);
+        assert!(requests.iter().all(|request| plain.events(request).expect("readable")[0].likeness.is_none()));
+    }
 }

@@ -67,7 +67,7 @@ async fn still_answers(url: String) {
         body: b"{}".to_vec(),
         note: None,
     };
-    let events = vec![NewEvent { operation: again, window: None }];
+    let events = vec![NewEvent { operation: again, window: None, likeness: None }];
     let admitted = store.admit(Admit { delivery, events, rehash: Arc::new(|_, _| None) }).await.expect("admitted");
     assert_eq!(admitted[0].verdict, Verdict::Replay);
     assert_eq!(admitted[0].operation.crm_id.as_ref(), Some(crm_id));

@@ -95,6 +95,9 @@ impl Page<'_> {
         if !source.secrets.is_empty() {
             self.plain("secrets", &list(&vec![MASK; source.secrets.len()]));
         }
+        if !source.expired_secrets.is_empty() {
+            self.plain("expired_secrets", &list(&vec![MASK; source.expired_secrets.len()]));
+        }
         if !source.allow_origins.is_empty() {
             self.plain("allow_origins", &list(&source.allow_origins));
         }
@@ -108,6 +111,9 @@ impl Page<'_> {
         let taken = self.config.source_keys.get(n).copied().unwrap_or_default();
         if taken.contains(&"resubmit_window") {
             self.duration("resubmit_window", source.resubmit_window);
+        }
+        if taken.contains(&"likely_copy") {
+            self.text("likely_copy", if source.hold_copies { "hold" } else { "create" });
         }
         if taken.contains(&"honeypot") {
             self.text("honeypot", &source.honeypot);

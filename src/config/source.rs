@@ -11,10 +11,11 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Keys that only some kinds take; the others are every source's.
-const KEYS_OF_KINDS: [&str; 13] = [
+const KEYS_OF_KINDS: [&str; 15] = [
     "token",
     "secret",
     "secrets",
+    "expired_secrets",
     "allow_origins",
     "thank_you_url",
     "key",
@@ -22,6 +23,7 @@ const KEYS_OF_KINDS: [&str; 13] = [
     "default_region",
     "missing_key",
     "resubmit_window",
+    "likely_copy",
     "honeypot",
     "signed",
     "tolerance",
@@ -60,6 +62,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
     let of = |key: &str| if takes(key) { section } else { &nothing };
     let token = of("token").take_secret("token", value::text);
     let secrets = secrets(of("secrets"));
+    let expired_secrets = of("expired_secrets").secrets("expired_secrets", value::text);
     let allow_origins = of("allow_origins").list("allow_origins", value::origin);
     let thank_you_url = of("thank_you_url").take("thank_you_url", value::web_address);
     let key = of("key").take("key", value::text);
@@ -69,6 +72,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
     let missing_key = of("missing_key").take("missing_key", missing_key);
     let window = value::duration_within(Duration::from_millis(1)..=WEEK);
     let resubmit_window = of("resubmit_window").take("resubmit_window", window);
+    let likely_copy = of("likely_copy").take("likely_copy", value::one_of(&["create", "hold"]));
     let honeypot = of("honeypot").take("honeypot", value::text);
     let signed = of("signed").take("signed", value::one_of(&["received", "decoded"]));
     let tolerance = of("tolerance").take("tolerance", value::duration);
@@ -82,6 +86,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         destination: destination?,
         token,
         secrets,
+        expired_secrets,
         allow_origins,
         thank_you_url,
         key,
@@ -89,6 +94,7 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>, max_body: usize, destinations:
         default_region,
         missing_key: missing_key.as_deref().and_then(policy),
         resubmit_window: resubmit_window.unwrap_or(2 * MINUTE),
+        hold_copies: likely_copy.as_deref() == Some("hold"),
         honeypot: honeypot.unwrap_or_default(),
         signed_decoded: signed.as_deref() == Some("decoded"),
         tolerance: tolerance.unwrap_or(5 * MINUTE),

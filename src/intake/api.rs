@@ -5,6 +5,7 @@ use std::sync::Arc;
 use phonenumber::country::Id as Region;
 
 use super::content::{Content, Opened};
+use super::copies::CopyRule;
 use super::fault::{Fault, unreadable};
 use super::key::{BadHeader, KeyRule};
 use super::pairs::{first_text, flattened, hash};
@@ -19,7 +20,7 @@ use crate::operation::{HashRule, Lead, PayloadHash};
 
 pub(super) const KIND: Kind = Kind {
     name: "api",
-    takes: &["token", "key", "volatile", "default_region", "missing_key", "resubmit_window"],
+    takes: &["token", "key", "volatile", "default_region", "missing_key", "resubmit_window", "likely_copy"],
     build: |settings| {
         let token = settings.token.clone().and_then(|token| Secret::new(token.into_bytes()));
         let token = token.ok_or_else(|| vec!["kind \"api\" needs a token that is not empty".to_owned()])?;
@@ -33,6 +34,7 @@ struct Api {
     key: KeyRule,
     region: Option<Region>,
     volatile: Vec<FieldPath>,
+    copies: Option<CopyRule>,
     rule: HashRule,
     max_body: usize,
 }
@@ -44,6 +46,7 @@ impl Api {
             token: [token],
             key: KeyRule::of(settings, MissingKey::Reject, BadHeader::Refuse),
             region: normalise::region(settings),
+            copies: CopyRule::of(settings, &volatile, &[]),
             volatile,
             rule,
             max_body: settings.max_body,
@@ -70,7 +73,11 @@ impl Api {
             Content::Form(pairs) => first_text(pairs, path.form_name()),
         })?;
         let note = note.or_else(|| content.has_nul().then(|| NUL_NOTE.to_owned()));
-        Ok(Event { key, payload_hash: self.hash(&content), event_at: None, note })
+        let likeness = self.copies.as_ref().map(|rule| match &content {
+            Content::Json(json) => rule.json(json),
+            Content::Form(pairs) => rule.pairs(pairs),
+        });
+        Ok(Event { key, payload_hash: self.hash(&content), event_at: None, likeness, note })
     }
 
     fn hash(&self, content: &Content<'_>) -> PayloadHash {

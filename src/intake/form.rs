@@ -8,6 +8,7 @@ use std::sync::Arc;
 use phonenumber::country::Id as Region;
 
 use super::content::Opened;
+use super::copies::CopyRule;
 use super::fault::Fault;
 use super::key::{BadHeader, KeyRule};
 use super::pairs::{Pair, first_text, hash, have_nul};
@@ -32,6 +33,7 @@ pub(super) const KIND: Kind = Kind {
         "default_region",
         "missing_key",
         "resubmit_window",
+        "likely_copy",
         "honeypot",
     ],
     build: |settings| Ok(Arc::new(Form::new(settings))),
@@ -44,6 +46,7 @@ struct Form {
     thank_you_url: Option<String>,
     region: Option<Region>,
     volatile: Vec<FieldPath>,
+    copies: Option<CopyRule>,
     rule: HashRule,
     max_body: usize,
 }
@@ -61,6 +64,7 @@ impl Form {
             honeypot,
             thank_you_url: settings.thank_you_url.clone(),
             region: normalise::region(settings),
+            copies: CopyRule::of(settings, &volatile, &[]),
             volatile,
             rule,
             max_body: settings.max_body,
@@ -71,7 +75,8 @@ impl Form {
         let native = first_text(pairs, SUBMISSION_ID);
         let (key, note) = self.key.key_of(request, native, |path| first_text(pairs, path.form_name()))?;
         let note = note.or_else(|| have_nul(pairs).then(|| NUL_NOTE.to_owned()));
-        Ok(Event { key, payload_hash: hash(pairs, &self.volatile), event_at: None, note })
+        let likeness = self.copies.as_ref().map(|rule| rule.pairs(pairs));
+        Ok(Event { key, payload_hash: hash(pairs, &self.volatile), event_at: None, likeness, note })
     }
 
     fn is_spam(&self, pairs: &[Pair<'_>]) -> bool {

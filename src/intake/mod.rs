@@ -13,6 +13,7 @@
 mod api;
 mod body;
 mod content;
+mod copies;
 mod fault;
 pub mod form;
 mod key;
@@ -23,6 +24,7 @@ mod origin;
 mod pairs;
 mod phone;
 pub mod registry;
+mod script;
 mod secret;
 mod standard_webhooks;
 mod telegram;
@@ -31,14 +33,12 @@ mod tilda;
 use std::time::Duration;
 
 use crate::clock::At;
-use crate::operation::{DestinationName, HashRule, KeyOrigin, Lead, PayloadHash, SourceKey, SourceName};
+use crate::operation::{DestinationName, HashRule, KeyOrigin, Lead, Likeness, PayloadHash, SourceKey, SourceName};
 
 pub use origin::allows_origin;
 pub use phone::{normal_email, normal_phone};
+pub use script::script;
 pub use standard_webhooks::sign_webhook;
-
-/// The script for a website's page (`/static/leadonce.js`).
-pub const SCRIPT: &str = include_str!("leadonce.js");
 
 /// The headers that the delivery log keeps: with them, the method and the raw body, [`Source::lead`], [`Source::events`] and
 /// [`Source::rehash`] read a delivery again as it was. None of them holds a secret.
@@ -105,6 +105,8 @@ pub struct Event {
     pub payload_hash: PayloadHash,
     /// The event's own time, where the source kind has one (contract 4.1 rule 8).
     pub event_at: Option<At>,
+    /// What it has in common with a copy under another id, where the source watches for copies.
+    pub likeness: Option<Likeness>,
     /// Something worth noting in the delivery log (a bad key header that was treated as missing).
     pub note: Option<String>,
 }
@@ -123,7 +125,7 @@ pub enum Key {
 /// Why a request is refused at the door. The text is for the sender and says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// 401: signature or token wrong or missing. `kind` is a short stable word for metrics (`missing`, `mismatch`, `too_old`, `too_new`).
+    /// 401: signature or token wrong or missing. `kind` is a short stable word for metrics (`missing`, `mismatch`, `expired_secret`, `too_old`, `too_new`).
     #[error("{detail}")]
     Unauthorized {
         /// Short stable word for logs and metrics.
@@ -197,6 +199,8 @@ pub struct Settings {
     pub token: Option<String>,
     /// Signing secrets, all valid at once.
     pub secrets: Vec<String>,
+    /// Signing secrets of the past: refused like any wrong one, but told apart.
+    pub expired_secrets: Vec<String>,
     /// Origins that may send from a page; empty allows none across origins.
     pub allow_origins: Vec<String>,
     /// Where a browser goes after a form.
@@ -209,8 +213,10 @@ pub struct Settings {
     pub default_region: Option<String>,
     /// What to do where no key is found; `None`: the kind's default.
     pub missing_key: Option<MissingKey>,
-    /// Window of `resubmit_window`.
+    /// Window of `resubmit_window`, and of likely copies.
     pub resubmit_window: Duration,
+    /// Whether an event with the content of another that came within the window, under another id, waits for a person.
+    pub hold_copies: bool,
     /// The form field that only robots fill in; empty for none.
     pub honeypot: String,
     /// Whether the signature is over the body without its content coding, instead of the bytes received.
@@ -281,6 +287,7 @@ mod tests {
             destination: "crm".parse().expect("a name"),
             token: (kind == "api").then(|| "api-token".to_owned()),
             secrets,
+            expired_secrets: vec![],
             allow_origins: vec![],
             thank_you_url: None,
             key: None,
@@ -288,6 +295,7 @@ mod tests {
             default_region: None,
             missing_key: None,
             resubmit_window: Duration::from_secs(120),
+            hold_copies: false,
             honeypot: "website".to_owned(),
             signed_decoded: false,
             tolerance: Duration::from_secs(300),

@@ -67,12 +67,14 @@ fn faults(settings: &Settings, kind: &Kind) -> Vec<String> {
     let given = [
         ("token", settings.token.is_some()),
         ("secret", !settings.secrets.is_empty()),
+        ("expired_secrets", !settings.expired_secrets.is_empty()),
         ("allow_origins", !settings.allow_origins.is_empty()),
         ("thank_you_url", settings.thank_you_url.is_some()),
         ("key", settings.key.is_some()),
         ("volatile", !settings.volatile.is_empty()),
         ("default_region", settings.default_region.is_some()),
         ("missing_key", settings.missing_key.is_some()),
+        ("likely_copy", settings.hold_copies),
     ];
     for (key, given) in given {
         if given && !kind.takes.contains(&key) {
@@ -99,6 +101,9 @@ fn faults(settings: &Settings, kind: &Kind) -> Vec<String> {
         && region.to_ascii_uppercase().parse::<Region>().is_err()
     {
         faults.push(format!("default_region: {region:?} is not a country code of two letters, as in \"DE\""));
+    }
+    if settings.expired_secrets.iter().any(|expired| settings.secrets.contains(expired)) {
+        faults.push("expired_secrets: one of them is among the valid secrets too".to_owned());
     }
     if settings.resubmit_window.is_zero() && kind.takes.contains(&"resubmit_window") {
         faults.push("resubmit_window must be longer than zero".to_owned());

@@ -2,6 +2,9 @@
 
 use subtle::{Choice, ConstantTimeEq};
 
+/// How a refusal is counted whose sender knows a secret of the past: it must be told the new one (case C70).
+pub(super) const EXPIRED: &str = "expired_secret";
+
 /// A secret; `Debug` prints a mask.
 #[derive(Clone)]
 pub(super) struct Secret(Vec<u8>);

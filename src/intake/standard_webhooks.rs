@@ -15,10 +15,11 @@ use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::content::{Opened, json_has_nul};
+use super::copies::CopyRule;
 use super::fault::{Fault, unreadable};
 use super::pairs::flattened;
 use super::registry::{Kind, volatile_paths};
-use super::secret::Secret;
+use super::secret::{EXPIRED, Secret};
 use super::{Answer, Event, Key, NUL_NOTE, Received, Refused, Request, Settings, Source, moment, normalise};
 use crate::clock::At;
 use crate::operation::canonical::hash_json;
@@ -28,7 +29,17 @@ use crate::operation::{HashRule, KeyOrigin, Lead, PayloadHash, SourceKey};
 
 pub(super) const KIND: Kind = Kind {
     name: "standard-webhooks",
-    takes: &["secret", "secrets", "volatile", "default_region", "signed", "tolerance"],
+    takes: &[
+        "secret",
+        "secrets",
+        "expired_secrets",
+        "volatile",
+        "default_region",
+        "resubmit_window",
+        "likely_copy",
+        "signed",
+        "tolerance",
+    ],
     build: |settings| Ok(Arc::new(StandardWebhooks::new(settings)?)),
 };
 
@@ -44,10 +55,12 @@ const MOST_SIGNATURES: usize = 32;
 #[derive(Debug)]
 struct StandardWebhooks {
     secrets: Vec<Secret>,
+    expired_secrets: Vec<Secret>,
     signed_decoded: bool,
     tolerance: Duration,
     region: Option<Region>,
     volatile: Vec<FieldPath>,
+    copies: Option<CopyRule>,
     rule: HashRule,
     max_body: usize,
 }
@@ -58,23 +71,30 @@ impl StandardWebhooks {
         if settings.secrets.is_empty() {
             faults.push("kind \"standard-webhooks\" needs a secret".to_owned());
         }
-        let secrets = settings.secrets.iter().enumerate().filter_map(|(index, secret)| match signing_key(secret) {
-            Ok(key) => Some(key),
-            Err(what) => {
-                faults.push(format!("secret {} {what}", index + 1));
-                None
-            }
-        });
-        let secrets = secrets.collect();
+        let mut keys = |name: &str, secrets: &[String]| -> Vec<Secret> {
+            let read = secrets.iter().enumerate().filter_map(|(index, secret)| match signing_key(secret) {
+                Ok(key) => Some(key),
+                Err(what) => {
+                    faults.push(format!("{name} {} {what}", index + 1));
+                    None
+                }
+            });
+            read.collect()
+        };
+        let secrets = keys("secret", &settings.secrets);
+        let expired_secrets = keys("expired_secrets: secret", &settings.expired_secrets);
         if !faults.is_empty() {
             return Err(faults);
         }
         let (volatile, rule) = volatile_paths(settings, &[]);
         Ok(Self {
             secrets,
+            expired_secrets,
             signed_decoded: settings.signed_decoded,
             tolerance: settings.tolerance,
             region: normalise::region(settings),
+            // The id is a header, and no part of the content.
+            copies: CopyRule::of(settings, &volatile, &[]),
             volatile,
             rule,
             max_body: settings.max_body,
@@ -125,18 +145,27 @@ impl StandardWebhooks {
         if presented.is_empty() {
             return Err(refused("malformed", "no signature of version v1".to_owned()));
         }
-        let mut matches = Choice::from(0);
-        for secret in &self.secrets {
-            let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.bytes()) else { continue };
-            for part in [id, b".", timestamp, b".", body] {
-                mac.update(part);
+        let signed_with = |secrets: &[Secret]| {
+            let mut matches = Choice::from(0);
+            for secret in secrets {
+                let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.bytes()) else { continue };
+                for part in [id, b".", timestamp, b".", body] {
+                    mac.update(part);
+                }
+                let expected = mac.finalize().into_bytes();
+                for signature in &presented {
+                    matches |= expected.as_slice().ct_eq(signature);
+                }
             }
-            let expected = mac.finalize().into_bytes();
-            for signature in &presented {
-                matches |= expected.as_slice().ct_eq(signature);
-            }
+            bool::from(matches)
+        };
+        if signed_with(&self.secrets) {
+            Ok(())
+        } else if signed_with(&self.expired_secrets) {
+            Err(refused(EXPIRED, "the secret of this signature has expired: sign with the new one".to_owned()))
+        } else {
+            Err(refused("mismatch", "the signature does not match".to_owned()))
         }
-        if bool::from(matches) { Ok(()) } else { Err(refused("mismatch", "the signature does not match".to_owned())) }
     }
 
     /// The event, its signature unchecked.
@@ -149,6 +178,7 @@ impl StandardWebhooks {
             key: Key::Given(id, KeyOrigin::Native),
             payload_hash: hash_json(&json, &self.volatile),
             event_at: json.get("timestamp").and_then(event_time),
+            likeness: self.copies.as_ref().map(|rule| rule.json(&json)),
             note: json_has_nul(&json).then(|| NUL_NOTE.to_owned()),
         })
     }

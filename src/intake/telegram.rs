@@ -12,7 +12,7 @@ use super::content::{Opened, json_has_nul};
 use super::fault::{Fault, unreadable};
 use super::normalise::without_nul;
 use super::registry::{Kind, volatile_paths};
-use super::secret::{Secret, any_equals};
+use super::secret::{EXPIRED, Secret, any_equals};
 use super::{Answer, Event, Key, NUL_NOTE, Received, Refused, Request, Settings, Source, moment, normalise, phone};
 use crate::clock::At;
 use crate::operation::canonical::hash_json;
@@ -24,13 +24,14 @@ const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
 
 pub(super) const KIND: Kind = Kind {
     name: "telegram",
-    takes: &["secret", "secrets", "volatile", "default_region"],
+    takes: &["secret", "secrets", "expired_secrets", "volatile", "default_region"],
     build: |settings| Ok(Arc::new(Telegram::new(settings)?)),
 };
 
 #[derive(Debug)]
 struct Telegram {
     secrets: Vec<Secret>,
+    expired_secrets: Vec<Secret>,
     region: Option<Region>,
     volatile: Vec<FieldPath>,
     rule: HashRule,
@@ -39,12 +40,23 @@ struct Telegram {
 
 impl Telegram {
     fn new(settings: &Settings) -> Result<Self, Vec<String>> {
-        let secrets: Option<Vec<Secret>> =
-            settings.secrets.iter().map(|s| Secret::new(s.clone().into_bytes())).collect();
-        let secrets = secrets.filter(|secrets| !secrets.is_empty());
+        let read = |secrets: &[String]| -> Option<Vec<Secret>> {
+            secrets.iter().map(|secret| Secret::new(secret.clone().into_bytes())).collect()
+        };
+        let secrets = read(&settings.secrets).filter(|secrets| !secrets.is_empty());
         let secrets = secrets.ok_or_else(|| vec!["kind \"telegram\" needs a secret that is not empty".to_owned()])?;
+        let expired_secrets = read(&settings.expired_secrets);
+        let expired_secrets =
+            expired_secrets.ok_or_else(|| vec!["expired_secrets: one of them is empty".to_owned()])?;
         let (volatile, rule) = volatile_paths(settings, &[]);
-        Ok(Self { secrets, region: normalise::region(settings), volatile, rule, max_body: settings.max_body })
+        Ok(Self {
+            secrets,
+            expired_secrets,
+            region: normalise::region(settings),
+            volatile,
+            rule,
+            max_body: settings.max_body,
+        })
     }
 
     fn verify(&self, request: &Request) -> Result<(), Refused> {
@@ -54,11 +66,17 @@ impl Telegram {
                 format!("the header {SECRET_HEADER} is missing: give setWebhook the source's secret as secret_token");
             return Err(Refused::Unauthorized { kind: "missing", detail });
         }
-        if !presented.all(|secret| any_equals(&self.secrets, secret)) {
-            let detail = "the secret token is not the one of this source".to_owned();
-            return Err(Refused::Unauthorized { kind: "mismatch", detail });
+        let presented: Vec<&[u8]> = presented.collect();
+        let all_of = |secrets: &[Secret]| presented.iter().all(|secret| any_equals(secrets, secret));
+        if all_of(&self.secrets) {
+            return Ok(());
         }
-        Ok(())
+        let (kind, detail) = if all_of(&self.expired_secrets) {
+            (EXPIRED, "this secret token has expired: give setWebhook the new one as secret_token")
+        } else {
+            ("mismatch", "the secret token is not the one of this source")
+        };
+        Err(Refused::Unauthorized { kind, detail: detail.to_owned() })
     }
 
     fn read(&self, request: &Request) -> Result<Received, Fault> {
@@ -76,6 +94,8 @@ impl Telegram {
             key: Key::Given(id, KeyOrigin::Native),
             payload_hash: hash_json(&json, &self.volatile),
             event_at: message.get("date").and_then(Json::text).and_then(|date| moment(date.parse().ok()?)),
+            // Each update bears ids of its message too: none is the copy of another.
+            likeness: None,
             note: json_has_nul(&json).then(|| NUL_NOTE.to_owned()),
         }]))
     }

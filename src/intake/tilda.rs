@@ -7,6 +7,7 @@ use std::sync::Arc;
 use phonenumber::country::Id as Region;
 
 use super::content::Opened;
+use super::copies::CopyRule;
 use super::fault::Fault;
 use super::key::{BadHeader, KeyRule};
 use super::names::{Known, known};
@@ -27,7 +28,7 @@ const KEY_FIELDS: [&str; 3] = ["key", "token", "api_key"];
 
 pub(super) const KIND: Kind = Kind {
     name: "tilda",
-    takes: &["token", "key", "volatile", "default_region", "missing_key", "resubmit_window"],
+    takes: &["token", "key", "volatile", "default_region", "missing_key", "resubmit_window", "likely_copy"],
     build: |settings| {
         let token = match &settings.token {
             None => None,
@@ -46,6 +47,7 @@ struct Tilda {
     key: KeyRule,
     region: Option<Region>,
     volatile: Vec<FieldPath>,
+    copies: Option<CopyRule>,
     rule: HashRule,
     max_body: usize,
 }
@@ -61,6 +63,7 @@ impl Tilda {
             token: token.map(|token| [token]),
             key: KeyRule::of(settings, MissingKey::ResubmitWindow, BadHeader::Note),
             region: normalise::region(settings),
+            copies: CopyRule::of(settings, &volatile, &[NATIVE_ID]),
             volatile,
             rule,
             max_body: settings.max_body,
@@ -98,7 +101,8 @@ impl Tilda {
         let native = first_text(pairs, NATIVE_ID);
         let (key, note) = self.key.key_of(request, native, |path| first_text(pairs, path.form_name()))?;
         let note = note.or_else(|| have_nul(pairs).then(|| NUL_NOTE.to_owned()));
-        Ok(Event { key, payload_hash: hash(pairs, &self.volatile), event_at: None, note })
+        let likeness = self.copies.as_ref().map(|rule| rule.pairs(pairs));
+        Ok(Event { key, payload_hash: hash(pairs, &self.volatile), event_at: None, likeness, note })
     }
 }
 

@@ -88,11 +88,13 @@ pub enum ReviewReason {
     Unreadable,
     /// Older than the retention horizon, under an unknown key.
     LateAfterRetention,
+    /// The content of another event that came shortly before, under another id.
+    LikelyCopy,
 }
 
 impl ReviewReason {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::AttemptsExhausted,
         Self::UncertainOutcome,
         Self::AmbiguousMatch,
@@ -100,6 +102,7 @@ impl ReviewReason {
         Self::PayloadConflict,
         Self::Unreadable,
         Self::LateAfterRetention,
+        Self::LikelyCopy,
     ];
 
     /// The stored name.
@@ -112,6 +115,7 @@ impl ReviewReason {
             Self::PayloadConflict => "payload_conflict",
             Self::Unreadable => "unreadable",
             Self::LateAfterRetention => "late_after_retention",
+            Self::LikelyCopy => "likely_copy",
         }
     }
 }

@@ -12,7 +12,7 @@ use super::conn::AnyConn;
 use super::failure::Failure;
 use super::rows::{DeliveryRow, OperationRow, TransitionRow};
 use super::types::{Admission, Admit, NewEvent, StoreError, Verdict};
-use super::{inserts, reading, windows};
+use super::{copies, inserts, reading, windows};
 use crate::operation::{Operation, OperationId, ReviewReason, State, Status, Variant};
 
 /// How often a claim is tried again when the row that beat it is gone at the next look (a tombstone removed in between).
@@ -169,10 +169,15 @@ impl<'a> Batch<'a> {
             let of = |place: &usize| self.items.get(*place).map(|item| &item.event.operation);
             let rows: Vec<OperationRow> = contenders.iter().filter_map(of).map(OperationRow::from).collect();
             let inserted = inserts::operations(conn, rows)?;
+            let events: Vec<&NewEvent> = contenders.iter().filter_map(|p| Some(self.items.get(*p)?.event)).collect();
+            let held = copies::hold(conn, &events, &inserted)?;
             let mut losers = Vec::new();
             for place in contenders {
                 let Some(operation) = of(&place) else { continue };
-                if inserted.contains(&operation.id.to_string()) {
+                if let Some(copy) = held.get(&operation.id) {
+                    self.created.push(TransitionRow::new(None, copy, "likely_copy"));
+                    owners.insert(place, copy.clone());
+                } else if inserted.contains(&operation.id.to_string()) {
                     self.created.push(TransitionRow::new(None, operation, "received"));
                     owners.insert(place, operation.clone());
                 } else {

@@ -8,7 +8,8 @@
 //! How it is built:
 //! - One writer per process ([`Writer`]) carries out all writes. [`Store`], the handle, puts jobs (`job.rs`) into its bounded
 //!   queue; the writer drains what is waiting into one transaction, commits once and answers then (`writer.rs`). What the jobs
-//!   do stands in `admit.rs` (claims, with `windows.rs` for events without a key), `changes.rs` (the conditional UPDATE),
+//!   do stands in `admit.rs` (claims, with `windows.rs` for events without a key and
+//!   `copies.rs` for those that look like copies), `changes.rs` (the conditional UPDATE),
 //!   `take.rs` (due work) and, as closures, in the files of the rarer subjects.
 //! - Reads go through small pools on blocking threads, never more at once than there are connections; intake, delivery and
 //!   administration have one each (`readers.rs`). [`Store::glance`] alone reads on the caller's own thread (SQLite).
@@ -27,6 +28,7 @@ mod checkpoint;
 mod codec;
 mod conn;
 mod contacts;
+mod copies;
 mod destinations;
 mod failure;
 mod glance;
@@ -82,8 +84,6 @@ pub struct Store {
     shared: Arc<Shared>,
     address: Address,
     readers: Readers,
-    /// Whether reads run on the caller's own thread: for a single thread that steps everything.
-    inline: bool,
     /// Memory, in KiB, that bodies in the queue may hold.
     room: Arc<Semaphore>,
     /// All of it.
@@ -126,7 +126,6 @@ impl Store {
             shared: shared.clone(),
             address: address.clone(),
             readers,
-            inline: settings.readers == 0,
             room_kib: u32::try_from(room).unwrap_or(u32::MAX),
             room: Arc::new(Semaphore::new(room)),
             contact_secret,
@@ -244,14 +243,13 @@ impl Store {
         self.read_for(Reader::Delivery, work).await
     }
 
-    /// Reads on a blocking thread, through the pool of whoever asks.
+    /// Reads in the way of whoever asks.
     async fn read_for<T: Send + 'static>(
         &self,
         reader: Reader,
         work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let lane = self.readers.lane(reader);
-        if self.inline { lane.read_here(work) } else { lane.read(work).await }
+        self.readers.read(reader, work).await
     }
 
     /// Writes through the writer's queue, waiting for room in it. The work may be done several times until it is committed;

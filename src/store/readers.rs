@@ -3,10 +3,12 @@
 //!
 //! Connections are opened when they are first needed and closed when they lie idle: on a PostgreSQL with few of them, several
 //! nodes live with a writer and a reader each. Every read has a time within which it is answered, by an error if need be.
+//!
+//! A pool has threads of its own. A single thread that steps everything has one connection instead.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use diesel::r2d2::{ManageConnection, Pool, R2D2Connection};
@@ -19,6 +21,8 @@ use super::types::StoreError;
 
 /// How long a read waits for a connection to be opened.
 const OPEN_WITHIN: Duration = Duration::from_millis(1_500);
+/// How long the engine and the chores wait for an answer.
+const CHORES: Duration = Duration::from_secs(60);
 /// How long a connection may lie idle.
 const IDLE: Duration = Duration::from_secs(20);
 
@@ -33,17 +37,23 @@ pub(super) enum Reader {
     Admin,
 }
 
-/// A pool for each reader.
+/// How reads are carried out.
 #[derive(Clone)]
-pub(super) struct Readers {
-    intake: Lane,
-    delivery: Lane,
-    admin: Lane,
+pub(super) enum Readers {
+    /// On other threads, with a pool for each reader.
+    Pooled { intake: Lane, delivery: Lane, admin: Lane },
+    /// On the caller's own thread, whoever asks.
+    Inline(Arc<Inline>),
 }
 
 impl Readers {
-    /// Shares so many connections out: half of them to senders, the rest to the others; at least one each.
+    /// Shares so many connections out: half of them to senders, the rest to the others; at least one each. Without any, reads
+    /// are inline.
     pub(super) fn new(address: &Address, shared: &Arc<Shared>, connections: u32) -> Self {
+        let manager = |patience| Manager { address: address.clone(), shared: Arc::clone(shared), patience };
+        if connections == 0 {
+            return Self::Inline(Arc::new(Inline { manager: manager(CHORES), conn: Mutex::default() }));
+        }
         let lane = |connections: u32, patience: Duration| {
             let connections = connections.max(1);
             let pool = Pool::builder()
@@ -51,22 +61,28 @@ impl Readers {
                 .min_idle(Some(0))
                 .connection_timeout(OPEN_WITHIN)
                 .idle_timeout(Some(IDLE))
-                .build_unchecked(Manager { address: address.clone(), shared: Arc::clone(shared), patience });
+                .build_unchecked(manager(patience));
             Lane { pool, permits: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1))), patience }
         };
-        Self {
+        Self::Pooled {
             // A sender is told within two seconds.
             intake: lane(connections.div_ceil(2), Duration::from_millis(1_800)),
-            delivery: lane(connections / 4, Duration::from_secs(60)),
+            delivery: lane(connections / 4, CHORES),
             admin: lane(connections / 4, Duration::from_secs(30)),
         }
     }
 
-    pub(super) fn lane(&self, reader: Reader) -> &Lane {
-        match reader {
-            Reader::Intake => &self.intake,
-            Reader::Delivery => &self.delivery,
-            Reader::Admin => &self.admin,
+    /// Reads for somebody.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        reader: Reader,
+        work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match (self, reader) {
+            (Self::Inline(inline), _) => inline.read(work),
+            (Self::Pooled { intake, .. }, Reader::Intake) => intake.read(work).await,
+            (Self::Pooled { delivery, .. }, Reader::Delivery) => delivery.read(work).await,
+            (Self::Pooled { admin, .. }, Reader::Admin) => admin.read(work).await,
         }
     }
 }
@@ -84,7 +100,7 @@ pub(super) struct Lane {
 impl Lane {
     /// Reads on a blocking thread. Where the answer does not come in time the reader is told so; the connection stays taken
     /// until the database lets go of it, so that a database that hangs does not pile up threads.
-    pub(super) async fn read<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut AnyConn) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -94,26 +110,40 @@ impl Lane {
             let pool = self.pool.clone();
             let done = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
-                read_from(&pool, work)
+                let mut conn = pool.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
+                work(&mut conn).map_err(StoreError::from)
             });
             done.await.map_err(|e| StoreError::Unavailable(e.to_string()))?
         };
         let late = |_| StoreError::Unavailable(format!("no answer within {:?}", self.patience));
         tokio::time::timeout(self.patience, read).await.map_err(late)?
     }
+}
 
-    /// Reads on the caller's own thread.
-    pub(super) fn read_here<T>(&self, work: impl FnOnce(&mut AnyConn) -> Result<T, Failure>) -> Result<T, StoreError> {
-        read_from(&self.pool, work)
+/// One connection, opened when it is first needed.
+pub(super) struct Inline {
+    manager: Manager,
+    conn: Mutex<Option<Pooled>>,
+}
+
+impl Inline {
+    fn read<T>(&self, work: impl FnOnce(&mut AnyConn) -> Result<T, Failure>) -> Result<T, StoreError> {
+        // Taken out while it works: one that a panic leaves behind is not used again, so a poisoned lock holds nothing bad.
+        let mut slot = self.conn.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = slot.take().filter(|conn| !self.manager.is_of_the_past(conn));
+        let mut conn = match kept {
+            Some(conn) => conn,
+            None => self.manager.connect()?,
+        };
+        let outcome = work(&mut conn).map_err(StoreError::from);
+        if !self.manager.has_broken(&mut conn) {
+            *slot = Some(conn);
+        }
+        outcome
     }
 }
 
-fn read_from<T>(pool: &Pool<Manager>, work: impl FnOnce(&mut AnyConn) -> Result<T, Failure>) -> Result<T, StoreError> {
-    let mut conn = pool.get().map_err(|e| StoreError::Unavailable(e.to_string()))?;
-    work(&mut conn).map_err(StoreError::from)
-}
-
-/// A pooled connection.
+/// A connection that is kept.
 struct Pooled {
     conn: AnyConn,
     /// The writer's era in which it was opened.
@@ -134,7 +164,7 @@ impl DerefMut for Pooled {
     }
 }
 
-/// Makes pooled connections for reading.
+/// Makes connections for reading.
 struct Manager {
     address: Address,
     shared: Arc<Shared>,

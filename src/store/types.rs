@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::clock::At;
-use crate::operation::{CrmId, DestinationName, Lead, Operation, OperationId, PayloadHash, SourceName};
+use crate::operation::{CrmId, DestinationName, Lead, Likeness, Operation, OperationId, PayloadHash, SourceName};
 
 /// Where the store is and how much its writer takes at once.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Settings {
     pub queue: usize,
     /// Writes of one commit at most.
     pub batch: usize,
-    /// Connections for reads, which run on blocking threads; 0: reads run on the caller's own thread.
+    /// Connections for reads, which run on blocking threads; 0: reads run on the caller's own thread, over one connection.
     pub readers: u32,
 }
 
@@ -162,6 +162,9 @@ pub struct NewEvent {
     pub operation: Operation,
     /// Without a key: the same (source, payload_hash) within this time is the same submission.
     pub window: Option<Duration>,
+    /// Under a key: what it has in common with a copy under another one. A likely copy of an earlier operation waits for a
+    /// person.
+    pub likeness: Option<Likeness>,
 }
 
 /// What became of one event.

@@ -147,6 +147,7 @@ impl Room {
             inbound("site", thanks, None, None),
             inbound("plain-form", Answer::Form { thank_you_url: None }, None, None),
             inbound("tilda", Answer::Text("ok"), None, None),
+            inbound("twins", Answer::Json, None, None),
             inbound("bot", Answer::Empty, None, None),
             inbound("slow", Answer::Json, None, Some(0.1)),
         ];

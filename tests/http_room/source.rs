@@ -6,7 +6,7 @@ use std::time::Duration;
 use leadonce::clock::At;
 use leadonce::http::Inbound;
 use leadonce::intake::{self, Answer, Event, Key, Received, Refused};
-use leadonce::operation::{HashRule, KeyOrigin, Lead, PayloadHash, SourceKey};
+use leadonce::operation::{HashRule, KeyOrigin, Lead, Likeness, PayloadHash, SourceKey};
 use sha2::{Digest, Sha256};
 
 /// A source that reads a language of its own: each line `KEY=CONTENT` is an event; key `~` has none and a window, key `*` has
@@ -15,7 +15,11 @@ use sha2::{Digest, Sha256};
 pub(crate) struct Lines {
     answer: Answer,
     token: Option<&'static str>,
+    /// Whether it watches for likely copies.
+    watches: bool,
 }
+
+const WINDOW: Duration = Duration::from_secs(120);
 
 impl intake::Source for Lines {
     fn receive(&self, request: &intake::Request, _: At) -> Result<Received, Refused> {
@@ -45,13 +49,14 @@ impl intake::Source for Lines {
         let event = |line: &str| {
             let (key, content) = line.split_once('=').ok_or("a line has no =")?;
             let key = match key {
-                "~" => Key::Window(Duration::from_secs(120)),
+                "~" => Key::Window(WINDOW),
                 "*" => Key::Generate,
                 key => Key::Given(SourceKey::from_native(key.as_bytes()).ok_or("blank key")?, KeyOrigin::Native),
             };
             let seconds = content.strip_prefix('@').and_then(|rest| rest.split(' ').next()?.parse().ok());
             let payload_hash = PayloadHash::from(<[u8; 32]>::from(Sha256::digest(content)));
-            Ok(Event { key, payload_hash, event_at: seconds.map(At::from_seconds), note: None })
+            let likeness = self.watches.then(|| Likeness::of(payload_hash, WINDOW));
+            Ok(Event { key, payload_hash, event_at: seconds.map(At::from_seconds), likeness, note: None })
         };
         text.lines().map(event).collect()
     }
@@ -73,6 +78,7 @@ pub(crate) fn inbound(name: &str, answer: Answer, token: Option<&'static str>, r
         destination: "bitrix".parse().expect("a name"),
         token: token.map(str::to_owned),
         secrets: vec![],
+        expired_secrets: vec![],
         allow_origins: vec!["https://example.com".into()],
         thank_you_url: None,
         key: None,
@@ -80,6 +86,7 @@ pub(crate) fn inbound(name: &str, answer: Answer, token: Option<&'static str>, r
         default_region: None,
         missing_key: None,
         resubmit_window: Duration::from_secs(120),
+        hold_copies: false,
         honeypot: String::new(),
         signed_decoded: false,
         tolerance: Duration::from_secs(300),
@@ -87,5 +94,5 @@ pub(crate) fn inbound(name: &str, answer: Answer, token: Option<&'static str>, r
         rate_per_second: rate,
         max_body: 16 * 1024,
     };
-    Inbound::new(settings, Arc::new(Lines { answer, token }))
+    Inbound::new(settings, Arc::new(Lines { answer, token, watches: name == "twins" }))
 }

@@ -8,6 +8,7 @@ mod stage;
 
 mod admin;
 mod claims;
+mod copies;
 mod failures;
 mod life;
 mod opening;

@@ -288,7 +288,11 @@ pub(crate) fn delivery_at(at: At, events: &[(Option<&str>, &str)]) -> Admit {
         events: events
             .iter()
             .enumerate()
-            .map(|(place, (key, content))| NewEvent { operation: operation(place, *key, content), window: None })
+            .map(|(place, (key, content))| NewEvent {
+                operation: operation(place, *key, content),
+                window: None,
+                likeness: None,
+            })
             .collect(),
         // The body holds one event per line.
         rehash: Arc::new(|delivery, place| {

@@ -77,7 +77,10 @@ impl Reception<'_> {
         // compares as ever and this status is not used.
         let late = event.event_at.is_some_and(|at| at < self.now.minus(self.settings.tombstone));
         let status = if late { review(ReviewReason::LateAfterRetention) } else { self.due() };
-        NewEvent { operation: self.operation(index, source_key, key_origin, event.payload_hash, status), window }
+        // What has no key meets its like in the resubmit window; what waits for a person already is not held once more.
+        let likeness = event.likeness.clone().filter(|_| source_key.is_some() && !late);
+        let operation = self.operation(index, source_key, key_origin, event.payload_hash, status);
+        NewEvent { operation, window, likeness }
     }
 
     /// The operation of an authenticated body that cannot be read. Its sender can only send the same bytes again: they meet the
@@ -87,6 +90,7 @@ impl Reception<'_> {
         NewEvent {
             operation: self.operation(0, None, KeyOrigin::ResubmitWindow, hash_of_unreadable(body), status),
             window: Some(SENDERS_HORIZON),
+            likeness: None,
         }
     }
 
