@@ -5,6 +5,8 @@
 //! divided by the trivial handler's, measured just before and just after, with as many connections.
 //! `-- --help` shows what can be chosen; `-- --stored 5000000` shows how the cost grows.
 
+#![expect(clippy::print_stdout, reason = "the table is what is asked for")]
+
 mod client;
 mod fill;
 #[path = "../../tests/support/postgres.rs"]
