@@ -354,3 +354,35 @@ fn c77_one_text_has_two_spellings_and_a_key_has_one() {
     assert_ne!(read("1", "\u{fb01}").payload_hash, read("1", "fi").payload_hash, "a ligature is another text");
     assert_ne!(read(composed, "A").key, read(decomposed, "A").key, "a key is bytes");
 }
+
+#[test]
+fn c33_a_malformed_signature_is_refused_and_breaks_nothing() {
+    let hook = built(&settings("standard-webhooks"));
+    let right = signed("{}", &[]);
+    let signature = right.header("webhook-signature").expect("signed").to_owned();
+    let with = |signatures: &[&str]| {
+        let mut request = right.clone();
+        request.headers.retain(|(name, _)| name != "webhook-signature");
+        let signatures = signatures.iter().map(|value| ("webhook-signature".to_owned(), value.as_bytes().to_vec()));
+        request.headers.extend(signatures);
+        hook.receive(&request, NOW)
+    };
+    assert!(with(&[&signature]).is_ok());
+    assert!(with(&[signature.trim_end_matches('=')]).is_ok(), "padding is optional");
+    let long = format!("v1,{}", base64::prelude::BASE64_STANDARD.encode([7; 33]));
+    let (upper, cut) = (signature.to_uppercase(), &signature[..signature.len() - 4]);
+    let malformed: [&[&str]; 9] = [
+        &[],
+        &[""],
+        &["v1,"],
+        &["v1"],
+        &[&long],
+        &[&upper],
+        &[cut],
+        &["sha256=0123456789abcdef"],
+        &[&signature, &signature],
+    ];
+    for signatures in malformed {
+        assert!(matches!(with(signatures), Err(Refused::Unauthorized { .. })), "{signatures:?}");
+    }
+}
