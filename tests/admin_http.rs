@@ -207,3 +207,34 @@ fn customers_are_found_by_phone_or_e_mail_in_any_spelling() {
     }
     assert_eq!(post(&room, &viewer, "/operations/search", r#"{"name":"Anna"}"#).problem(), "bad-request");
 }
+
+#[test]
+fn c42_a_customer_who_asks_again_is_never_merged_and_always_shown() {
+    let room = Room::open();
+    let viewer = bearer(&room, Role::Viewer);
+    let phone = "+79161234567";
+    // Two enquiries, the first of them again two days later, and a call: one person, four results.
+    room.post("tilda", &format!("1:1={phone} first"));
+    room.post("tilda", &format!("1:2={phone} second"));
+    room.clock.advance(Duration::from_secs(2 * 86_400));
+    room.post("tilda", &format!("1:3={phone} first"));
+    room.post("hook", &format!("call-7={phone} call"));
+    let list = get(&room, &viewer, "/operations").json();
+    let ids: Vec<String> = list["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .map(|item| {
+            assert_eq!(item["status"], "received");
+            item["operation_id"].as_str().expect("an id").to_owned()
+        })
+        .collect();
+    assert_eq!(ids.len(), 4);
+    let contacts = ids.iter().map(|id| (id.parse().expect("an id"), vec![phone.to_owned()])).collect();
+    now(room.store.index_contacts(contacts)).expect("an index");
+    for id in &ids {
+        let related = get(&room, &viewer, &format!("/operations/{id}")).json()["related"].clone();
+        let others: Vec<&String> = ids.iter().filter(|other| *other != id).collect();
+        assert_eq!(related, serde_json::json!(others), "newest first");
+    }
+}

@@ -318,3 +318,71 @@ fn c43_a_source_that_watches_for_copies_sees_the_same_content_under_another_id()
         assert!(requests.iter().all(|request| plain.events(request).expect("readable")[0].likeness.is_none()));
     }
 }
+
+#[test]
+fn c48_a_blank_key_is_no_key_and_never_one_that_all_share() {
+    let keyed = |kind: &str, body: &str| {
+        let source = built(&Settings {
+            key: Some("/id".into()),
+            missing_key: Some(MissingKey::ResubmitWindow),
+            ..settings(kind)
+        });
+        let headers = [("authorization", "Bearer api-token"), ("content-type", "application/json")];
+        event(source.as_ref(), &post(&headers, body))
+    };
+    for kind in ["api", "form", "tilda"] {
+        for blank in ["null", r#""""#, r#"" ""#, r#""\t""#, r#"{"a":1}"#, "[]"] {
+            let read = keyed(kind, &format!(r#"{{"id":{blank},"name":"A"}}"#));
+            assert_eq!(read.key, Key::Window(Duration::from_secs(120)), "{kind} {blank}");
+            assert!(read.note.is_some_and(|note| note.contains("id")), "{kind} {blank}: it is noted");
+        }
+        assert!(matches!(keyed(kind, r#"{"name":"A"}"#).key, Key::Window(_)), "{kind}");
+        let zero = keyed(kind, r#"{"id":0,"name":"A"}"#).key;
+        assert!(
+            matches!(zero, Key::Given(key, KeyOrigin::Field) if key.as_bytes() == b"0"),
+            "{kind}: a key like any other"
+        );
+    }
+}
+
+#[test]
+fn c77_one_text_has_two_spellings_and_a_key_has_one() {
+    let form = built(&Settings { key: Some("id".into()), ..settings("form") });
+    let read = |id: &str, name: &str| event(form.as_ref(), &post(&[], format!("id={id}&name={name}")));
+    let (composed, decomposed) = ("\u{439}\u{451}", "\u{438}\u{306}\u{435}\u{308}");
+    assert_eq!(read("1", composed), read("1", decomposed), "the same name, typed elsewhere");
+    assert_ne!(read("1", "\u{fb01}").payload_hash, read("1", "fi").payload_hash, "a ligature is another text");
+    assert_ne!(read(composed, "A").key, read(decomposed, "A").key, "a key is bytes");
+}
+
+#[test]
+fn c33_a_malformed_signature_is_refused_and_breaks_nothing() {
+    let hook = built(&settings("standard-webhooks"));
+    let right = signed("{}", &[]);
+    let signature = right.header("webhook-signature").expect("signed").to_owned();
+    let with = |signatures: &[&str]| {
+        let mut request = right.clone();
+        request.headers.retain(|(name, _)| name != "webhook-signature");
+        let signatures = signatures.iter().map(|value| ("webhook-signature".to_owned(), value.as_bytes().to_vec()));
+        request.headers.extend(signatures);
+        hook.receive(&request, NOW)
+    };
+    assert!(with(&[&signature]).is_ok());
+    assert!(with(&[signature.trim_end_matches('=')]).is_ok(), "padding is optional");
+    let long = format!("v1,{}", base64::prelude::BASE64_STANDARD.encode([7; 33]));
+    let (upper, cut) = (signature.to_uppercase(), &signature[..signature.len() - 4]);
+    let malformed: [&[&str]; 9] = [
+        &[],
+        &[""],
+        &["v1,"],
+        &["v1"],
+        &[&long],
+        &[&upper],
+        &[cut],
+        &["sha256=0123456789abcdef"],
+        &[&signature, &signature],
+    ];
+    for signatures in malformed {
+        assert!(matches!(with(signatures), Err(Refused::Unauthorized { .. })), "{signatures:?}");
+    }
+}

@@ -243,7 +243,7 @@ async fn sender_stays_switched_on(store: Option<String>) {
     let mut setup = on(store);
     setup.sources = API.to_owned() + FORM + "[[source]]\nname = \"tilda\"\nkind = \"tilda\"\ndestination = \"crm\"\n";
     let gateway = Gateway::start(setup).await;
-    let send = |body: &'static str| {
+    let send = |body: String| {
         let request = gateway
             .client
             .post(format!("{}/v1/intake/tilda", gateway.url))
@@ -258,10 +258,25 @@ async fn sender_stays_switched_on(store: Option<String>) {
         "Name=A&Phone=1&tranid=1:1",
         "Name=B&Phone=1&tranid=1:1",
         "Name=C&Phone=2&tranid=1:2",
+        "neither a form nor JSON",
     ] {
-        let answer = send(body).await;
+        let answer = send(body.to_owned()).await;
         assert_eq!((answer.status, answer.text.as_str()), (200, "ok"), "{body}");
     }
+    gateway.until_path("/v1/admin/destinations", |body| body["items"][0]["state"] == "suspended").await;
+    // It sends on, and all that it sends is made.
+    for number in 0..10 {
+        let answer = send(format!("Name=Good&Phone=3&tranid=2:{number}")).await;
+        assert_eq!((answer.status, answer.text.as_str()), (200, "ok"), "{number}");
+    }
+    assert_eq!(gateway.post("/v1/admin/destinations/crm/resume", &json!({})).await.status, 200);
+    let completed = |body: &Value| body["items"].as_array().is_some_and(|items| items.len() == 12);
+    gateway.until_path("/v1/admin/operations?status=completed&limit=100", completed).await;
+    let open = gateway.get("/v1/admin/operations?status=needs_review&limit=100").await;
+    let mut reasons: Vec<&str> =
+        open.body["items"].as_array().into_iter().flatten().filter_map(|item| item["reason"].as_str()).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["payload_conflict", "unreadable"]);
     gateway.end().await;
 }
 on_both!(c22_business_problems_never_look_like_delivery_failures, super::sender_stays_switched_on);

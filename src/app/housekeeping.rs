@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{At, Clock};
 use crate::delivery::Engine;
 use crate::operation::State;
 use crate::store::{Census, Destination, Store, StoreError};
@@ -50,7 +50,7 @@ impl Housekeeping {
         let destinations = self.store.destinations().await?;
         self.show(&census, &destinations);
         let now = self.clock.now();
-        let wanted = self.incidents(&census, &destinations);
+        let wanted = incidents(&census, &destinations, now);
         for (key, text) in &wanted {
             if self.store.open_incident(key.clone(), text.clone(), now).await? {
                 tracing::error!(incident = key, "incident: {text}");
@@ -79,25 +79,6 @@ impl Housekeeping {
         for destination in destinations {
             self.metrics.suspended(destination.name.as_str(), destination.suspended);
         }
-    }
-
-    /// What is wrong now, by key. One incident a kind, not one a lead.
-    fn incidents(&self, census: &Census, destinations: &[Destination]) -> BTreeMap<String, String> {
-        let now = self.clock.now();
-        let mut wanted = BTreeMap::new();
-        for destination in destinations.iter().filter(|d| d.suspended) {
-            let reason = destination.reason.as_deref().unwrap_or("no reason was given");
-            let text = format!("{} is suspended: {reason}", destination.name);
-            wanted.insert(format!("destination_suspended:{}", destination.name), text);
-        }
-        for (reason, count) in census.reviews.iter().filter(|(_, count)| *count > 0) {
-            wanted.insert(format!("review_open:{reason}"), format!("cases wait for a person: {reason} ({count})"));
-        }
-        for (state, at) in census.oldest.iter().filter(|(_, at)| now.since(*at) > STALE) {
-            let text = format!("the oldest operation in state {} was received at {at}", state.as_str());
-            wanted.insert(format!("stale:{}", state.as_str()), text);
-        }
-        wanted
     }
 
     /// The two audits of the ledger.
@@ -134,5 +115,71 @@ impl Housekeeping {
         let (payload, tombstone) = (now.minus(self.retention.payload), now.minus(self.retention.tombstone));
         let purged = self.store.purge(now, payload, tombstone, STEP, false).await?;
         Ok(purged.payloads == STEP || purged.tombstones == STEP || purged.deliveries == STEP)
+    }
+}
+
+/// What is wrong now, by key. One incident a kind, not one a lead.
+fn incidents(census: &Census, destinations: &[Destination], now: At) -> BTreeMap<String, String> {
+    let mut wanted = BTreeMap::new();
+    for destination in destinations.iter().filter(|d| d.suspended) {
+        let reason = destination.reason.as_deref().unwrap_or("no reason was given");
+        let text = format!("{} is suspended: {reason}", destination.name);
+        wanted.insert(format!("destination_suspended:{}", destination.name), text);
+    }
+    for (reason, count) in census.reviews.iter().filter(|(_, count)| *count > 0) {
+        wanted.insert(format!("review_open:{reason}"), format!("cases wait for a person: {reason} ({count})"));
+    }
+    for (state, at) in census.oldest.iter().filter(|(_, at)| now.since(*at) > STALE) {
+        let text = format!("the oldest operation in state {} was received at {at}", state.as_str());
+        wanted.insert(format!("stale:{}", state.as_str()), text);
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: At = At::from_seconds(1_800_000_000);
+
+    fn waiting(since: Duration) -> Census {
+        Census {
+            states: vec![(State::Received, 300)],
+            oldest: vec![(State::Received, NOW.minus(since))],
+            ..Census::default()
+        }
+    }
+
+    #[test]
+    fn c12_an_outage_is_one_incident_after_a_while_and_over_with_it() {
+        let keys = |census: &Census| incidents(census, &[], NOW).into_keys().collect::<Vec<_>>();
+        assert!(keys(&waiting(STALE)).is_empty(), "a short wait is no news");
+        assert_eq!(keys(&waiting(STALE + Duration::from_secs(1))), ["stale:received"], "one for three hundred leads");
+        assert_eq!(
+            keys(&waiting(6 * 3600 * Duration::from_secs(1))),
+            ["stale:received"],
+            "and the same one hours later"
+        );
+        assert!(keys(&Census::default()).is_empty());
+    }
+
+    #[test]
+    fn each_kind_of_case_and_each_suspended_destination_is_one_incident() {
+        let suspended = |name: &str, suspended| Destination {
+            name: name.parse().expect("a name"),
+            kind: "bitrix24".into(),
+            suspended,
+            reason: Some("ACCESS_DENIED".into()),
+            since: NOW,
+            epoch: 1,
+            probing: false,
+            throttled_until: None,
+            last_success_at: None,
+        };
+        let reviews = vec![("likely_copy".to_owned(), 7), ("unreadable".to_owned(), 0)];
+        let census = Census { reviews, ..Census::default() };
+        let wanted = incidents(&census, &[suspended("a", true), suspended("b", false)], NOW);
+        assert_eq!(wanted.keys().collect::<Vec<_>>(), ["destination_suspended:a", "review_open:likely_copy"]);
+        assert!(wanted["destination_suspended:a"].contains("ACCESS_DENIED"));
     }
 }

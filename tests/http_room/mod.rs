@@ -81,8 +81,9 @@ impl Desk for PlainDesk {
         })
     }
 
-    fn lead_of(&self, _: &Story) -> Option<Lead> {
-        Some(Lead { name: Some("Anna".into()), ..Lead::default() })
+    fn lead_of(&self, story: &Story) -> Option<Lead> {
+        let body = story.deliveries.first()?.body.clone()?;
+        Some(source::lead(&String::from_utf8(body).ok()?))
     }
 
     fn link(&self, operation: &Operation) -> Option<String> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use leadonce::clock::At;
 use leadonce::http::Inbound;
 use leadonce::intake::{self, Answer, Event, Key, Received, Refused};
+use leadonce::operation::lead::Contact;
 use leadonce::operation::{HashRule, KeyOrigin, Lead, Likeness, PayloadHash, SourceKey};
 use sha2::{Digest, Sha256};
 
@@ -40,8 +41,9 @@ impl intake::Source for Lines {
         }
     }
 
-    fn lead(&self, _: &intake::Request, _: usize) -> Result<Lead, String> {
-        Ok(Lead { name: Some("Anna".into()), ..Lead::default() })
+    fn lead(&self, request: &intake::Request, index: usize) -> Result<Lead, String> {
+        let text = std::str::from_utf8(&request.body).map_err(|_| "not text")?;
+        Ok(lead(text.lines().nth(index).unwrap_or_default()))
     }
 
     fn events(&self, request: &intake::Request) -> Result<Vec<Event>, String> {
@@ -68,6 +70,14 @@ impl intake::Source for Lines {
     fn hash_rule(&self) -> HashRule {
         HashRule::current(&[])
     }
+}
+
+/// The lead of a line: Anna, with a phone where the content begins with one.
+pub(crate) fn lead(line: &str) -> Lead {
+    let content = line.split_once('=').map_or("", |(_, content)| content);
+    let phone = content.split(' ').next().filter(|word| word.starts_with('+'));
+    let contact = |phone: &str| Contact { text: phone.to_owned(), normal: Some(phone.to_owned()) };
+    Lead { name: Some("Anna".into()), phones: phone.map(contact).into_iter().collect(), ..Lead::default() }
 }
 
 /// A source of that name, put together.

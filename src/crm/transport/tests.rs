@@ -168,6 +168,29 @@ async fn a_tls_handshake_that_never_ends_proves_that_nothing_was_sent() {
     drop(listener);
 }
 
+/// A library may send a refused HTTP/2 stream again by itself, and then an attempt is missing in the log.
+#[tokio::test]
+async fn c75_a_crm_is_spoken_to_in_http_1_1_whatever_it_offers() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut call = call_to(listener.local_addr().expect("an address"));
+    call.url = call.url.replace("http://", "https://");
+    // The greeting of TLS names the protocols that the client speaks.
+    let greeting = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut head = [0; 5];
+        stream.read_exact(&mut head).expect("a record");
+        let mut greeting = vec![0; usize::from(u16::from_be_bytes([head[3], head[4]]))];
+        stream.read_exact(&mut greeting).expect("all of it");
+        greeting
+    });
+    let transport = HttpTransport::new().expect("a transport");
+    assert!(transport.send(&call, Duration::from_secs(10)).await.is_err());
+    let greeting = greeting.join().expect("a greeting");
+    let names = |protocols: &[u8]| greeting.windows(protocols.len()).any(|part| part == protocols);
+    assert_eq!(greeting.first(), Some(&1), "a client's greeting");
+    assert!(!names(b"\x02h2\x08http/1.1") && !names(b"\x00\x03\x02h2"));
+}
+
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_uncertain_wherever_it_breaks() {
     for (bytes, status) in [
