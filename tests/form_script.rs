@@ -154,6 +154,22 @@ async fn a_refused_submission_goes_the_forms_own_way_with_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_forms_own_way_keeps_the_id_where_a_browser_has_no_formdata_event() {
+    let Some(browser) = browser::start(true).await else { return };
+    let form = "<script>addEventListener('formdata', event => event.stopImmediatePropagation(), true)</script>
+        <form method=post action=/v1/intake/site><input name=name value=Anna><button>Send</button></form>";
+    let site = Site::start(form, &[Then::Answer(403)]).await;
+    browser.client.goto(&site.url).await.expect("the page");
+    click(&browser.client).await;
+    until("the plain POST", async || (site.seen().len() == 2).then_some(())).await;
+    let ids = site.ids();
+    assert!(
+        ids[0] == ids[1] && !ids[0].is_empty(),
+        "without its id a try that arrived unseen would be made again: {ids:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_prevents_it_keeps_the_script_from_moving_on() {
     let Some(browser) = browser::start(true).await else { return };
     let site = Site::start(FORM, &[Then::Answer(403)]).await;

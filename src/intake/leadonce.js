@@ -52,7 +52,7 @@
     if (go && ok && to) location = to;
     if (go && !ok) {
       // The last resort is the form's own way, with the same id: had a try arrived unseen, this is its replay.
-      form.addEventListener('formdata', e => e.formData.set('_submission_id', id), { once: true });
+      form.prepend(Object.assign(document.createElement('input'), { type: 'hidden', name: '_submission_id', value: id }));
       HTMLFormElement.prototype.submit.call(form);
     }
     form._sending = button.disabled = false;
