@@ -404,6 +404,20 @@ fn the_status_is_shown_to_its_source_and_to_operators_and_to_nobody_else() {
 }
 
 #[test]
+fn c48_events_without_a_key_are_counted() {
+    let room = Room::open();
+    let counted = |room: &Room| {
+        room.call("GET", "/metrics", &[], "").body.contains("leadonce_key_missing_total{source=\"shop\"} 3")
+    };
+    room.post("shop", "a1b2=Anna");
+    room.post("shop", "~=Boris");
+    room.post("shop", "*=Clara\na3=Dora");
+    assert!(!counted(&room), "two so far");
+    room.post("shop", "~=Boris");
+    assert!(counted(&room), "a repetition came without a key too");
+}
+
+#[test]
 fn monitoring_finds_its_addresses_and_pages_their_script() {
     let room = Room::open();
     room.post("shop", "a1b2=Anna");

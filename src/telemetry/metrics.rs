@@ -13,6 +13,7 @@ pub struct Metrics {
     registry: Registry,
     deliveries: IntCounterVec,
     refused: IntCounterVec,
+    key_missing: IntCounterVec,
     operations: IntGaugeVec,
     completed: IntCounterVec,
     attempts: IntCounterVec,
@@ -40,6 +41,11 @@ impl Metrics {
                 &["source", "verdict"],
             )?,
             refused: counter("leadonce_refused_total", "Refused deliveries by cause", &["source", "cause"])?,
+            key_missing: counter(
+                "leadonce_key_missing_total",
+                "Events without a key, told apart by their content or not at all",
+                &["source"],
+            )?,
             operations: gauge("leadonce_operations", "Operations by state", &["status"])?,
             completed: counter("leadonce_operations_completed_total", "Operations completed", &["destination"])?,
             attempts: counter(
@@ -77,6 +83,7 @@ impl Metrics {
         let registry = &metrics.registry;
         registry.register(Box::new(metrics.deliveries.clone()))?;
         registry.register(Box::new(metrics.refused.clone()))?;
+        registry.register(Box::new(metrics.key_missing.clone()))?;
         registry.register(Box::new(metrics.operations.clone()))?;
         registry.register(Box::new(metrics.completed.clone()))?;
         registry.register(Box::new(metrics.attempts.clone()))?;
@@ -98,6 +105,11 @@ impl Metrics {
     /// A delivery was refused or could not be taken; `cause` is a short stable word (`mismatch`, `too_old`, `throttled`, `busy`).
     pub fn refused(&self, source: &str, cause: &str) {
         self.refused.with_label_values(&[source, cause]).inc();
+    }
+
+    /// An event came without a key: many of them say that the source's `key` names the wrong field.
+    pub fn key_missing(&self, source: &str) {
+        self.key_missing.with_label_values(&[source]).inc();
     }
 
     /// A call to the CRM came back; `class` is `ok` or the failure class.

@@ -248,8 +248,12 @@ async fn admit_events(
             admit(request, delivery::notes(events), new, shared, reception).await?
         }
     };
-    for admission in &admissions {
-        shared.metrics.delivery(reception.inbound.settings.name.as_str(), admission.verdict.as_str());
+    let source = reception.inbound.settings.name.as_str();
+    for (event, admission) in events.iter().zip(&admissions) {
+        shared.metrics.delivery(source, admission.verdict.as_str());
+        if !matches!(event.key, Key::Given(..)) {
+            shared.metrics.key_missing(source);
+        }
     }
     if let Some((patience, finished)) = finished {
         let read = async |id| shared.store.operation(id).await.ok().flatten();
