@@ -40,6 +40,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("prometheus", &["telemetry"]),
     ("tracing_subscriber", &["telemetry"]),
     ("rand", &["clock"]),
+    ("rustix", &["clock", "app"]),
     ("phonenumber", &["intake"]),
     ("hmac", &["intake", "store", "app"]),
     ("multer", &["intake"]),

@@ -579,6 +579,53 @@ async fn a_suspension_that_comes_between_claim_and_call_stops_the_call() {
     assert_eq!((world.creates(), world.operation("a").await.state()), (0, State::Received));
 }
 
+/// Delivers, and stops the process for `stopped` between its check of the lease and the commit of its attempt.
+async fn stopped_before_its_call(stopped: impl Fn(&ManualClock)) -> (World, usize, State) {
+    let (mut world, mut writer) = World::parts(settings(), 0);
+    let (stop, done) = (std::cell::Cell::new(false), std::cell::Cell::new(false));
+    let clock = Arc::clone(&world.clock);
+    let work = async {
+        world.open().await;
+        world.deliver("stopped").await;
+        let claimed = world.engine.take(&name("crm"), 4).await.expect("taken").creates.remove(0);
+        stop.set(true);
+        world.engine.create(claimed).await.expect("written");
+        let seen = (world.creates(), world.operation("stopped").await.state());
+        world.pass(SECOND * 60, SECOND).await;
+        assert_eq!((world.creates(), world.operation("stopped").await.state()), (1, State::Completed));
+        done.set(true);
+        seen
+    };
+    let pump = async {
+        while !done.get() {
+            if stop.take() {
+                stopped(&clock);
+            }
+            writer.step();
+            tokio::task::yield_now().await;
+        }
+    };
+    let ((creates, state), ()) = tokio::join!(work, pump);
+    (world, creates, state)
+}
+
+#[tokio::test]
+async fn c85_a_node_that_was_stopped_until_its_lease_was_over_does_not_call() {
+    let (_, creates, state) = stopped_before_its_call(|clock| clock.advance(LEASE)).await;
+    assert_eq!((creates, state), (0, State::Received));
+}
+
+#[tokio::test]
+async fn c85_nor_where_its_wall_clock_was_set_back_meanwhile() {
+    let back = |clock: &ManualClock| {
+        let before = clock.now();
+        clock.advance(LEASE);
+        clock.jump_to(before.minus(SECOND));
+    };
+    let (_, creates, state) = stopped_before_its_call(back).await;
+    assert_eq!((creates, state), (0, State::Received));
+}
+
 #[tokio::test]
 async fn an_answer_that_comes_after_the_lease_completes_the_operation_all_the_same() {
     let mut world = World::new(settings()).await;

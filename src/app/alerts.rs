@@ -9,9 +9,14 @@ use std::time::Duration;
 use crate::clock::{At, Clock};
 use crate::crm::{Call, Transport};
 use crate::intake::sign_webhook;
-use crate::store::{Incident, Store};
+use crate::store::{Incident, Store, StoreError};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The lock of the one node that tells: each alert is sent once, however many nodes see its incident.
+const LOCK: &str = "alerts";
+/// A node that dies while it tells holds the others up for so long. It is taken anew for each alert.
+const HELD: Duration = Duration::from_secs(30);
 
 /// Where alerts go besides the log.
 #[derive(Clone)]
@@ -39,6 +44,8 @@ pub(super) struct Alerts {
     pub(super) clock: Arc<dyn Clock>,
     /// Where to, besides the log.
     pub(super) channel: Option<Channel>,
+    /// Who holds the lock while it tells.
+    pub(super) node: String,
 }
 
 /// Whether the store can be written: the one incident that the store itself cannot keep.
@@ -106,9 +113,36 @@ impl Alerts {
             }
         }
         let Ok(incidents) = self.store.incidents().await else { return false };
+        if incidents.iter().all(|incident| self.untold(incident).next().is_none()) {
+            return true;
+        }
+        match self.hold().await {
+            Ok(true) => {}
+            // Another node tells them.
+            Ok(false) => return true,
+            Err(_) => return false,
+        }
+        let told = self.tell_stored().await;
+        // Where this fails the lock ends by itself.
+        let _ = self.store.release_lock(LOCK.into(), self.node.clone()).await;
+        told
+    }
+
+    /// Takes the lock, or keeps it; whether this node may tell.
+    async fn hold(&self) -> Result<bool, StoreError> {
+        let now = self.clock.now();
+        self.store.take_lock(LOCK.into(), self.node.clone(), now, now.plus(HELD)).await
+    }
+
+    /// Tells the incidents of the store, under the lock: they are read anew, for the holder before may have told them.
+    async fn tell_stored(&self) -> bool {
+        let Ok(incidents) = self.store.incidents().await else { return false };
         let mut all = true;
         for incident in incidents {
             for end in self.untold(&incident) {
+                if !self.hold().await.unwrap_or(false) {
+                    return false;
+                }
                 // An alert that the receiver refuses holds up none behind it; a start always goes before its end.
                 if !self.send(&incident, end).await || self.store.told(incident.id, end).await.is_err() {
                     all = false;

@@ -85,7 +85,7 @@ impl Application {
         let longest = parts.lines.values().map(|line| line.settings.timeout).max().unwrap_or_default();
         let sources =
             parts.sources.iter().map(|(settings, source)| (settings.name.clone(), Arc::clone(source))).collect();
-        let engine = Arc::new(Engine::new(ports, node, parts.lines, sources));
+        let engine = Arc::new(Engine::new(ports, node.clone(), parts.lines, sources));
 
         let listener = TcpListener::bind(config.server.listen)
             .with_context(|| format!("cannot listen on {} ([server] listen)", config.server.listen))?;
@@ -126,7 +126,7 @@ impl Application {
                 clock: Arc::clone(&clock),
                 retention,
             },
-            alerts: Alerts { store, transport, clock, channel },
+            alerts: Alerts { store, transport, clock, channel, node },
             engine,
             writer,
             stop_bound: longest + STOP_MARGIN,

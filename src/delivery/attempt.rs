@@ -1,5 +1,7 @@
 //! One create: recorded, sent, answered, written down.
 
+use std::time::Duration;
+
 use super::engine::{Engine, guarded};
 use super::retry::{self, Facts};
 use super::{Line, LookupPolicy};
@@ -46,12 +48,17 @@ impl Engine {
             let call = line.connector.create(&order)?;
             Ok((order, call))
         });
+        let before = self.ports.clock.monotonic();
         let Some((calling, attempt)) = self.begin(line, claimed, call_of(&prepared)).await? else {
             return Ok(None);
         };
+        let over = self.is_over(&calling, &attempt, self.ports.clock.monotonic().saturating_sub(before));
         let exhausted = calling.counted >= line.settings.retry.max_attempts;
         let (exchange, outcome) = match prepared {
             _ if exhausted => (None, failure(FailureClass::NotExecuted, "its workers died before they could send it")),
+            Ok(Ok(_)) if over => {
+                (None, failure(FailureClass::NotSent, "its lease was over before the call could leave"))
+            }
             Ok(Ok((order, call))) => {
                 let (exchange, outcome) = self.send(line, &order, &call).await;
                 (Some(exchange), outcome)
@@ -112,6 +119,14 @@ impl Engine {
                 Ok(None)
             }
         }
+    }
+
+    /// The last check before a call leaves. The commit of its attempt may have taken long, or the process was stopped meanwhile:
+    /// then another node may look the call up by now, or have made it. `took`: the time since the lease was checked, on the
+    /// clock that nobody sets.
+    fn is_over(&self, calling: &Operation, attempt: &NewAttempt, took: Duration) -> bool {
+        let Status::Calling { lease } = &calling.status else { return true };
+        lease.until <= self.now() || took >= lease.until.since(attempt.started_at)
     }
 
     async fn send(&self, line: &Line, order: &Order, call: &Call) -> (Exchange, CreateOutcome) {

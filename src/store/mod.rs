@@ -36,6 +36,7 @@ mod incidents;
 mod inserts;
 mod job;
 mod lists;
+mod locks;
 mod migrate;
 #[cfg(test)]
 mod plans;

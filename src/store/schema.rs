@@ -191,6 +191,14 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    locks (name) {
+        name -> Text,
+        holder -> Text,
+        until -> BigInt,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(
     operations,
     deliveries,

@@ -11,6 +11,7 @@ mod claims;
 mod copies;
 mod failures;
 mod life;
+mod locks;
 mod opening;
 mod retention;
 mod taking;

@@ -290,10 +290,15 @@ impl Answer {
     /// Sends a request.
     pub(crate) async fn of(request: reqwest::RequestBuilder) -> Self {
         let answer = request.send().await.expect("the gateway answers");
+        Self::read(answer).await.expect("a whole answer")
+    }
+
+    /// Reads what came.
+    pub(crate) async fn read(answer: reqwest::Response) -> reqwest::Result<Self> {
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let text = answer.text().await.expect("a whole answer");
+        let text = answer.text().await?;
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Self { status, headers, text, body }
+        Ok(Self { status, headers, text, body })
     }
 
     /// A header's text.
@@ -308,6 +313,6 @@ pub(crate) fn lead(name: &str) -> Value {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

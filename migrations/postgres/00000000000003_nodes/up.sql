@@ -1,0 +1,6 @@
+-- What only one node may do at a time: who does it, and until when at most.
+CREATE TABLE locks (
+    name   TEXT   NOT NULL PRIMARY KEY,
+    holder TEXT   NOT NULL,
+    until  BIGINT NOT NULL
+);

@@ -1,0 +1,156 @@
+//! Several nodes on one PostgreSQL keep one promise: real processes, killed, stopped and restarted at the worst moments.
+
+#[path = "support/alerts.rs"]
+mod alerts;
+#[path = "support/gateway.rs"]
+mod gateway;
+#[path = "support/nodes.rs"]
+mod nodes;
+#[path = "support/postgres.rs"]
+mod postgres;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use gateway::lead;
+use nodes::Nodes;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c04_c63_two_hundred_parallel_deliveries_of_a_key_over_three_nodes_are_one_operation() {
+    let Some(nodes) = Nodes::start(3).await else { return };
+    nodes.faults(json!([{"call": "create", "kind": "delay", "ms": 1000}]));
+    let sent = (0..200).map(|number| nodes.deliver(&nodes.url(number % 3), "c04", &lead("Anna"), 0));
+    let answers: Vec<_> = join_all(sent).await.into_iter().map(|answer| answer.expect("an answer")).collect();
+    assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 202)), "{answers:?}");
+    let ids: BTreeSet<_> = answers.iter().map(|answer| answer.body["operation_id"].as_str()).collect();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    let done = nodes.in_state(0, "c04", "completed").await;
+    assert_eq!((nodes.entities(), nodes.sandbox.world().creates()), (1, 1));
+    for place in 0..3 {
+        let replay = nodes.deliver(&nodes.url(place), "c04", &lead("Anna"), 0).await.expect("an answer");
+        assert_eq!((replay.status, replay.header("idempotent-replayed")), (200, "true"));
+        assert_eq!((&replay.body["crm_id"], &replay.body["operation_id"]), (&done["crm_id"], &done["operation_id"]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_that_waits_is_told_whichever_node_finishes() {
+    let Some(nodes) = Nodes::start(3).await else { return };
+    nodes.faults(json!([{"call": "create", "kind": "delay", "ms": 1000}]));
+    // One call of the CRM, so at least two of the three nodes wait for another.
+    let sent = (0..3).map(|place| nodes.deliver(&nodes.url(place), "k", &lead("Anna"), 10));
+    for answer in join_all(sent).await {
+        let answer = answer.expect("an answer");
+        assert_eq!((answer.status / 100, &answer.body["status"]), (2, &json!("completed")), "{answer:?}");
+        assert!(!answer.body["crm_id"].is_null(), "{answer:?}");
+    }
+    assert_eq!(nodes.entities(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c30_what_a_killed_node_had_sent_is_looked_up_by_another() {
+    let Some(mut nodes) = Nodes::start(3).await else { return };
+    // The others sleep, so it is certain who calls.
+    nodes.signal(1, "STOP");
+    nodes.signal(2, "STOP");
+    nodes.faults(json!([{"call": "create", "kind": "delay", "ms": 1000}]));
+    nodes.deliver(&nodes.url(0), "c30", &lead("Anna"), 0).await.expect("an answer");
+    nodes.crm(|crm| crm.creates() == 1 || !crm.calls().is_empty()).await;
+    nodes.kill(0);
+    nodes.signal(1, "CONT");
+    nodes.signal(2, "CONT");
+    let done = nodes.in_state(1, "c30", "completed").await;
+    assert_eq!((nodes.entities(), nodes.sandbox.world().creates()), (1, 1));
+    assert_eq!(done["crm_id"], nodes.sandbox.world().entities()[0].id.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c30_a_node_killed_in_the_midst_of_answers_leaves_nothing_twice_and_nothing_behind() {
+    let Some(mut nodes) = Nodes::start(3).await else { return };
+    // So slow a CRM that the node dies with calls under way.
+    nodes.faults(json!([{"call": "create", "kind": "delay", "ms": 150, "times": 1000}]));
+    let keys: Vec<String> = (0..60).map(|number| format!("k{number}")).collect();
+    let sent = keys.iter().enumerate().map(|(place, key)| nodes.deliver(&nodes.url(place % 3), key, &lead(key), 0));
+    for answer in join_all(sent).await {
+        assert!(matches!(answer.expect("an answer").status, 200 | 202));
+    }
+    nodes.crm(|crm| crm.creates() >= 10).await;
+    nodes.kill(0);
+    for key in &keys {
+        nodes.in_state(1, key, "completed").await;
+    }
+    assert_eq!(nodes.entities(), keys.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c85_a_node_that_is_stopped_beyond_its_lease_makes_no_second_entity() {
+    let Some(nodes) = Nodes::start(3).await else { return };
+    nodes.signal(1, "STOP");
+    nodes.signal(2, "STOP");
+    nodes.faults(json!([{"call": "create", "kind": "delay", "ms": 500}]));
+    nodes.deliver(&nodes.url(0), "c85", &lead("Anna"), 0).await.expect("an answer");
+    nodes.crm(|crm| !crm.calls().is_empty()).await;
+    nodes.signal(0, "STOP");
+    nodes.signal(1, "CONT");
+    nodes.signal(2, "CONT");
+    let done = nodes.in_state(1, "c85", "completed").await;
+    nodes.signal(0, "CONT");
+    // It is back, and its late answer changes nothing.
+    let fresh = nodes.deliver(&nodes.url(0), "fresh", &lead("Boris"), 10).await.expect("an answer");
+    assert_eq!(fresh.body["status"], "completed", "{fresh:?}");
+    let after = nodes.in_state(0, "c85", "completed").await;
+    assert_eq!((&after["crm_id"], nodes.entities()), (&done["crm_id"], 2));
+    assert_eq!(nodes.sandbox.world().creates(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_under_load_loses_nothing_and_doubles_nothing() {
+    let Some(mut nodes) = Nodes::start(3).await else { return };
+    let mut keys = Vec::new();
+    for place in 0..3 {
+        nodes.signal(place, "TERM");
+        // Senders go on, and come again under the same key at another node where theirs does not answer.
+        for number in 0..40 {
+            let key = format!("r{place}-{number}");
+            let mut accepted = false;
+            for try_at in 0..3 {
+                let url = nodes.url((place + number + try_at) % 3);
+                let answer = nodes.deliver(&url, &key, &lead(&key), 0).await;
+                accepted |= answer.is_ok_and(|answer| matches!(answer.status, 200 | 202));
+                if accepted {
+                    break;
+                }
+            }
+            assert!(accepted, "{key} found no node");
+            keys.push(key);
+        }
+        assert!(nodes.ended(place).await, "a node did not end well");
+        nodes.run(place);
+    }
+    for key in &keys {
+        nodes.in_state(2, key, "completed").await;
+    }
+    assert_eq!(nodes.entities(), keys.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_that_see_one_incident_tell_it_once() {
+    // So slow a receiver that the others look while one is telling.
+    let (url, told) = alerts::receiver(Vec::new(), Duration::from_secs(3)).await;
+    let more = format!("[alerts]\nwebhook_url = \"{url}\"\nwebhook_secret = \"{}\"\n", alerts::ALERT_SECRET);
+    let Some(nodes) = Nodes::start_with(3, &more).await else { return };
+    nodes.faults(json!([{"call": "create", "times": 100, "kind": "access_denied"}]));
+    nodes.deliver(&nodes.url(0), "k", &lead("Anna"), 0).await.expect("an answer");
+    let count = |incident: &str| {
+        let told = told.lock().expect("alerts");
+        told.iter().filter(|alert| alert["type"] == "incident.start" && alert["data"]["incident"] == incident).count()
+    };
+    nodes.crm(|_| count("destination_suspended:crm") > 0).await;
+    // A second incident is told when the first was taken: by then every node has looked again.
+    let conflict = json!({"name": "Boris", "phone": "+79160000002"});
+    nodes.deliver(&nodes.url(1), "k", &conflict, 0).await.expect("an answer");
+    nodes.crm(|_| count("review_open:payload_conflict") > 0).await;
+    assert_eq!(count("destination_suspended:crm"), 1);
+}
