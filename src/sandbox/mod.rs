@@ -9,6 +9,7 @@
 mod bitrix;
 mod control;
 mod fault;
+mod limit;
 mod page;
 mod plain;
 mod serve;
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 use crate::clock::{Clock, SystemClock};
 
 pub use fault::{Calls, Cut, Fault, Kind, Part};
+pub use limit::Limit;
 pub use world::{Call, CallKind, Entity, World};
 
 /// The user number that the Bitrix24 address of the sandbox shows.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::fault::{Fault, Kind};
+use super::limit::Limit;
 use crate::clock::At;
 
 /// So many calls are listed; older ones are only counted.
@@ -79,6 +80,7 @@ struct Inner {
     counts: BTreeMap<String, u64>,
     faults: VecDeque<Fault>,
     unique_keys: bool,
+    limit: Option<Limit>,
 }
 
 impl Inner {
@@ -172,6 +174,11 @@ impl World {
         self.inner().unique_keys = unique;
     }
 
+    /// Sets a limit on calls, of all kinds together; none at the start. What it refuses meets no other fault.
+    pub fn set_limit(&self, limit: Option<Limit>) {
+        self.inner().limit = limit;
+    }
+
     /// Stores an entity; with `unique`, gives the one that bears the key already instead (`Err`).
     pub(super) fn create(
         &self,
@@ -222,10 +229,11 @@ impl World {
     /// Writes a call down and takes the fault it meets.
     pub(super) fn begin(&self, method: &str, call: CallKind, key: Option<String>, at: At) -> (u64, Option<Fault>) {
         let mut inner = self.inner();
-        let met = inner.faults.iter_mut().find(|fault| fault.meets(call));
-        let fault = met.map(|fault| {
-            fault.times = fault.times.saturating_sub(1);
-            fault.clone()
+        let refused = inner.limit.as_mut().and_then(|limit| limit.refuses(at)).map(Fault::on_any);
+        let fault = refused.or_else(|| {
+            let met = inner.faults.iter_mut().find(|fault| fault.meets(call))?;
+            met.times = met.times.saturating_sub(1);
+            Some(met.clone())
         });
         inner.faults.retain(|fault| fault.times > 0);
         inner.called += 1;
