@@ -363,7 +363,8 @@ fn engine(store: &Store, clock: &Arc<ManualClock>, crm: &SimulatedCrm, settings:
         pause: Arc::new(ClockPause(crm.clone())),
         metrics: Metrics::new().expect("metrics"),
     };
-    let lines = HashMap::from([(name("crm"), Line { settings, connector, secrets: Vec::new() })]);
+    let lines =
+        HashMap::from([(name("crm"), Line { settings, connector, secrets: Vec::new(), rate_group: "crm".into() })]);
     let sources: HashMap<SourceName, Arc<dyn Source>> =
         HashMap::from([(name("plain"), Arc::new(Plain) as Arc<dyn Source>)]);
     Engine::new(ports, node.to_owned(), lines, sources)

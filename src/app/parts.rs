@@ -56,7 +56,9 @@ impl Parts {
             let connector = crm::registry::build(&destination.kind, destination.connector.clone())
                 .map_err(|faults| anyhow::anyhow!("destination {}: {faults:?}", destination.name))?;
             let secrets = config.secrets_of(destination);
-            lines.insert(destination.name.clone(), Line { settings: destination.delivery, connector, secrets });
+            let rate_group = destination.name.as_str().to_owned();
+            let line = Line { settings: destination.delivery, connector, secrets, rate_group };
+            lines.insert(destination.name.clone(), line);
         }
         let mut sources = Vec::new();
         for settings in &config.sources {

@@ -58,6 +58,8 @@ pub(super) async fn run(
 async fn turn(engine: &Arc<Engine>, clock: &dyn Clock, name: &DestinationName, slots: &Arc<Semaphore>) -> Duration {
     let free = slots.available_permits();
     if free == 0 {
+        // The open calls still need the rate.
+        engine.keep_rate(name).await;
         return POLL;
     }
     let taken = match engine.take(name, free).await {
@@ -79,7 +81,7 @@ async fn turn(engine: &Arc<Engine>, clock: &dyn Clock, name: &DestinationName, s
     }
     // What is due and was not given (a probe is out, the rate is used up) is worth a look soon, not at once.
     let due = taken.next_due.map_or(POLL, |due| due.since(clock.now()).max(SOON));
-    due.min(POLL).max(engine.rate_wait(name))
+    due.max(engine.rate_wait(name)).min(POLL)
 }
 
 enum Kind {

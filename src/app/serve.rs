@@ -172,6 +172,8 @@ impl Application {
             for runner in runners {
                 let _ = runner.await;
             }
+            // The other nodes need not wait for the leases to end.
+            engine.give_rates_back().await;
         };
         if tokio::time::timeout(stop_bound, finished).await.is_err() {
             tracing::warn!(

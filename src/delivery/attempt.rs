@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::engine::{Engine, guarded};
+use super::rate::Grant;
 use super::retry::{self, Facts};
 use super::{Line, LookupPolicy};
 use crate::clock::At;
@@ -17,21 +18,20 @@ const MOVES: u8 = 5;
 
 impl Engine {
     /// Carries a claimed operation on until it is answered: one create, or one per step where the CRM needs several records.
-    /// The operation has one token of the rate already.
+    /// The operation was granted one call of the rate already.
     pub async fn create(&self, operation: Operation) -> Result<(), StoreError> {
         let Some(line) = self.line(&operation.destination).cloned() else { return Ok(()) };
-        let mut claimed = operation;
+        let Some(rate) = self.rate(&operation.destination) else { return Ok(()) };
+        let (mut claimed, mut grant) = (operation, Grant::of_taken(rate));
         loop {
-            let Some(next) = self.create_step(&line, claimed).await? else { return Ok(()) };
-            if !self.token(&next.destination) {
-                return self.give_back(next).await;
-            }
-            claimed = next;
+            let Some(next) = self.create_step(&line, claimed, grant).await? else { return Ok(()) };
+            let Some(another) = self.grant(rate) else { return self.give_back(next).await };
+            (claimed, grant) = (next, another);
         }
     }
 
     /// Gives back what was claimed and not begun (contract 4.1 rule 4).
-    pub async fn give_back(&self, operation: Operation) -> Result<(), StoreError> {
+    async fn give_back(&self, operation: Operation) -> Result<(), StoreError> {
         if let Ok(Change::To(after)) = apply(&operation, &Event::GivenBack, self.now()) {
             self.ports.store.update(change(operation, *after, "given_back")).await?;
         }
@@ -39,7 +39,12 @@ impl Engine {
     }
 
     /// One create of one step; the operation again where a further step is due under the same lease.
-    async fn create_step(&self, line: &Line, claimed: Operation) -> Result<Option<Operation>, StoreError> {
+    async fn create_step(
+        &self,
+        line: &Line,
+        claimed: Operation,
+        grant: Grant<'_>,
+    ) -> Result<Option<Operation>, StoreError> {
         let work = self.ports.store.work_of(&claimed).await?;
         // Outer error: the program failed on this lead. Inner error: the lead cannot be read or mapped.
         let prepared: Result<Result<(Order, Call), String>, String> = guarded(|| {
@@ -52,16 +57,18 @@ impl Engine {
         let Some((calling, attempt)) = self.begin(line, claimed, call_of(&prepared)).await? else {
             return Ok(None);
         };
-        let over = self.is_over(&calling, &attempt, self.ports.clock.monotonic().saturating_sub(before));
+        let over = || self.is_over(&calling, &attempt, self.ports.clock.monotonic().saturating_sub(before));
         let exhausted = calling.counted >= line.settings.retry.max_attempts;
         let (exchange, outcome) = match prepared {
             _ if exhausted => (None, failure(FailureClass::NotExecuted, "its workers died before they could send it")),
-            Ok(Ok(_)) if over => {
-                (None, failure(FailureClass::NotSent, "its lease was over before the call could leave"))
-            }
             Ok(Ok((order, call))) => {
-                let (exchange, outcome) = self.send(line, &order, &call).await;
-                (Some(exchange), outcome)
+                // Last of all, so that the spacing holds as the calls leave, not as they were taken.
+                if self.pass_gate(grant, over).await {
+                    let (exchange, outcome) = self.send(line, &order, &call).await;
+                    (Some(exchange), outcome)
+                } else {
+                    (None, failure(FailureClass::NotSent, "its lease was over before the call could leave"))
+                }
             }
             Ok(Err(fault)) => (None, failure(FailureClass::Rejected, &fault)),
             Err(panic) => (None, failure(FailureClass::NotExecuted, &panic)),
@@ -89,7 +96,6 @@ impl Engine {
         let licence = licence.as_str();
         let Ok(Change::To(calling)) = apply(&claimed, &Event::AttemptBegun, now) else {
             // The lease ran out before the call: somebody else may hold it now.
-            self.return_token(&claimed.destination);
             return Ok(None);
         };
         let attempt = NewAttempt {
@@ -112,7 +118,6 @@ impl Engine {
         match self.ports.store.update(update).await? {
             Updated::Done => Ok(Some((*calling, attempt))),
             Updated::Moved(found) => {
-                self.return_token(&calling.destination);
                 if matches!(found.status, Status::Claimed { .. }) && found.epoch == calling.epoch {
                     self.give_back(*found).await?;
                 }

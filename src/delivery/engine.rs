@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::bucket::Bucket;
+use super::rate::{self, Rate};
 use super::{Line, Settings};
 use crate::clock::{At, Clock, Entropy, uuid_v7};
 use crate::crm::{Order, Transport};
@@ -49,10 +49,11 @@ pub struct Ports {
 pub struct Engine {
     pub(super) ports: Ports,
     /// This node's name in leases.
-    node: String,
-    lines: HashMap<DestinationName, Line>,
+    pub(super) node: String,
+    pub(super) lines: HashMap<DestinationName, Line>,
     sources: HashMap<SourceName, Arc<dyn Source>>,
-    buckets: HashMap<DestinationName, Mutex<Bucket>>,
+    /// By rate group.
+    pub(super) rates: HashMap<String, Rate>,
     /// Monotonic time at which this process saw a send end or, where it did not (another node's send, one before a restart),
     /// first met its operation: no earlier moment is proven by this process's own clock.
     ended: Mutex<HashMap<OperationId, Duration>>,
@@ -68,10 +69,8 @@ impl Engine {
         lines: HashMap<DestinationName, Line>,
         sources: HashMap<SourceName, Arc<dyn Source>>,
     ) -> Self {
-        let began = ports.clock.monotonic();
-        let bucket = |line: &Line| Bucket::new(line.settings.rate_per_second, line.settings.burst, began);
-        let buckets = lines.iter().map(|(name, line)| (name.clone(), Mutex::new(bucket(line)))).collect();
-        Self { ports, node, lines, sources, buckets, ended: Mutex::default(), successes: Mutex::default() }
+        let rates = rate::of_lines(&lines);
+        Self { ports, node, lines, sources, rates, ended: Mutex::default(), successes: Mutex::default() }
     }
 
     /// What comes from outside.
@@ -90,13 +89,29 @@ impl Engine {
     }
 
     /// Takes due work, at most `slots` operations and no more than the rate grants (contract 4.1 rule 4). Each operation taken
-    /// has its token; whoever does not carry it out gives it back ([`Engine::give_back`]).
+    /// has a grant of the rate, which ends with [`Engine::create`] or [`Engine::look_up`].
     pub async fn take(&self, name: &DestinationName, slots: usize) -> Result<Taken, StoreError> {
-        let (Some(line), Some(now)) = (self.lines.get(name), Some(self.now())) else { return Ok(Taken::default()) };
-        let mut granted = 0;
-        while granted < slots && self.token(name) {
-            granted += 1;
+        let (Some(line), Some(rate)) = (self.lines.get(name), self.rate(name)) else { return Ok(Taken::default()) };
+        self.keep_rate(name).await;
+        let taken = self.take_granted(line, rate, name, slots).await?;
+        // After a pause nothing of the rate is held: then it is asked for now rather than at the next look.
+        if !rate.share(|share| share.is_empty_handed(self.ports.clock.monotonic())) {
+            return Ok(taken);
         }
+        self.keep_rate(name).await;
+        let more = self.take_granted(line, rate, name, slots).await?;
+        Ok(Taken { expired: [taken.expired, more.expired].concat(), ..more })
+    }
+
+    async fn take_granted(
+        &self,
+        line: &Line,
+        rate: &Rate,
+        name: &DestinationName,
+        slots: usize,
+    ) -> Result<Taken, StoreError> {
+        let now = self.now();
+        let granted = rate.share(|share| share.grant(slots, self.ports.clock.monotonic()));
         let settings = &line.settings;
         let taken = self
             .ports
@@ -115,29 +130,18 @@ impl Engine {
             })
             .await;
         let used = taken.as_ref().map_or(0, |taken| taken.creates.len() + taken.lookups.len());
-        for _ in used..granted {
-            self.return_token(name);
-        }
+        let waits = taken.as_ref().is_ok_and(|taken| taken.next_due.is_some_and(|due| due <= now));
+        rate.share(|share| {
+            share.ungrant(granted.saturating_sub(used));
+            share.note_hunger(waits && used == granted && used < slots, self.ports.clock.monotonic());
+        });
         taken
     }
 
     /// How long until the rate allows a call.
     pub fn rate_wait(&self, name: &DestinationName) -> Duration {
-        self.bucket(name, |bucket, now| bucket.wait(now)).unwrap_or_default()
-    }
-
-    pub(super) fn token(&self, name: &DestinationName) -> bool {
-        self.bucket(name, Bucket::take).unwrap_or(false)
-    }
-
-    pub(super) fn return_token(&self, name: &DestinationName) {
-        self.bucket(name, |bucket, _| bucket.put_back());
-    }
-
-    fn bucket<T>(&self, name: &DestinationName, f: impl FnOnce(&mut Bucket, Duration) -> T) -> Option<T> {
         let now = self.ports.clock.monotonic();
-        let bucket = self.buckets.get(name)?;
-        Some(f(&mut bucket.lock().unwrap_or_else(PoisonError::into_inner), now))
+        self.rate(name).map(|rate| rate.share(|share| share.wait(now))).unwrap_or_default()
     }
 
     pub(super) fn now(&self) -> At {

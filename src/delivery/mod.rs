@@ -7,10 +7,13 @@
 //! servers, sources' formats (the lead is read through [`crate::intake::Source`]), or SQL.
 
 mod attempt;
-mod bucket;
 mod engine;
+mod leases;
+mod pace;
+mod rate;
 mod reconcile;
 pub mod retry;
+mod share;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +30,8 @@ pub struct Line {
     pub connector: Arc<dyn Connector>,
     /// Texts of its configuration that came from the environment or a file: never shown.
     pub secrets: Vec<String>,
+    /// Destinations of one account name one group: they share its rate.
+    pub rate_group: String,
 }
 
 impl std::fmt::Debug for Line {
@@ -72,9 +77,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Calls at once, per node.
     pub concurrency: u32,
-    /// Calls per second.
+    /// Calls per second, of all nodes together.
     pub rate_per_second: f64,
-    /// Calls at once after a pause.
+    /// Calls at once after a pause, of all nodes together.
     pub burst: u32,
     /// How long a claim lasts; longer than `timeout`.
     pub lease: Duration,

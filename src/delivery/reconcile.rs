@@ -4,21 +4,29 @@ use std::time::Duration;
 
 use super::attempt::{change, excerpt_of, masked_failure, shown, status_of, told};
 use super::engine::{Engine, guarded};
+use super::rate::Grant;
 use super::retry::{self, Facts};
 use crate::operation::transition::{Change, Event, apply};
 use crate::operation::{Failure, FailureClass, LookupOutcome, Operation, Status};
 use crate::store::{AttemptEnd, AttemptWrite, CallKind, NewAttempt, StoreError, Update, Updated};
 
 impl Engine {
-    /// Carries out a look-up that was taken. The operation has one token of the rate already.
+    /// Carries out a look-up that was taken. The operation was granted one call of the rate already.
     pub async fn look_up(&self, operation: Operation) -> Result<(), StoreError> {
         let Some(line) = self.line(&operation.destination).cloned() else { return Ok(()) };
+        let Some(grant) = self.rate(&operation.destination).map(Grant::of_taken) else { return Ok(()) };
         let Status::Reconciling { send_ended_at, .. } = operation.status else { return Ok(()) };
         let policy = line.settings.lookup;
         let work = self.ports.store.work_of(&operation).await?;
         // A look-up goes by the crm_key; it does not need the lead to be readable.
         let lead = self.lead(&operation, work.delivery.as_ref(), work.edited_lead.as_ref()).unwrap_or_default();
         let order = self.order(&operation, &work, lead);
+        let taken_at = self.ports.clock.monotonic();
+        let over = || self.ports.clock.monotonic().saturating_sub(taken_at) >= line.settings.lease;
+        if !self.pass_gate(grant, over).await {
+            // By now it may be taken again.
+            return Ok(());
+        }
         let begun_at = self.now();
         let settled_monotonic = self.settled(operation.id, policy.settle);
 

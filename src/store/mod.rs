@@ -38,6 +38,7 @@ mod job;
 mod lists;
 mod locks;
 mod migrate;
+mod partitions;
 #[cfg(test)]
 mod plans;
 mod readers;

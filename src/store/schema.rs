@@ -199,6 +199,18 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    rate_partitions (rate_group, number) {
+        rate_group -> Text,
+        number -> Integer,
+        holder -> Nullable<Text>,
+        leased_until -> BigInt,
+        full_at -> BigInt,
+        asked_by -> Nullable<Text>,
+        asked_until -> BigInt,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(
     operations,
     deliveries,

@@ -387,6 +387,23 @@ pub struct Taken {
     pub next_due: Option<At>,
 }
 
+/// A partition of a rate: a fixed part of an account's call budget, held by one node at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RatePartition {
+    /// Its number in the group, from 0.
+    pub number: u32,
+    /// Who holds it, or held it until its lease was over; `None` where it was given back, or never held.
+    pub holder: Option<String>,
+    /// End of the lease, or when it was given back.
+    pub leased_until: At,
+    /// When it may be full again: the later, the emptier.
+    pub full_at: At,
+    /// Who asks for it.
+    pub asked_by: Option<String>,
+    /// Until when the request stands.
+    pub asked_until: At,
+}
+
 /// A destination's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {

@@ -1,5 +1,7 @@
 //! Several gateways on one PostgreSQL: processes of the built binary under one configuration, and one sandbox CRM for all.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -33,10 +35,14 @@ impl Nodes {
 
     /// The same with other tables in the configuration.
     pub(crate) async fn start_with(count: usize, more: &str) -> Option<Self> {
+        Self::start_for(count, Setup::default(), more).await
+    }
+
+    /// The same with other lines of the destination.
+    pub(crate) async fn start_for(count: usize, setup: Setup, more: &str) -> Option<Self> {
         let database = postgres::database()?;
         let sandbox = Sandbox::start("127.0.0.1:0").await.expect("the sandbox starts");
         let folder = tempfile::tempdir().expect("a folder");
-        let setup = Setup::default();
         let text = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[store]\nurl = \"{}\"\n[[destination]]\nname = \"crm\"\nkind = \"bitrix24\"\nwebhook_url = \"{}\"\n{}{}\n{API}{more}",
             database.url(),
