@@ -166,6 +166,7 @@ fn every_key_is_read_into_its_place() {
     assert_eq!((bitrix.name.as_str(), bitrix.kind.as_str()), ("bitrix", "bitrix24"));
     assert_eq!(bitrix.connector["webhook_url"], "https://portal.example/rest/1/s3cret/");
     assert_eq!(bitrix.connector.len(), 1);
+    assert_eq!(bitrix.rate_group, "portal");
     let delivery = &bitrix.delivery;
     assert_eq!((delivery.timeout, delivery.lease), (Duration::from_secs(10), Duration::from_secs(45)));
     assert_eq!((delivery.concurrency, delivery.rate_per_second, delivery.burst), (2, 4.5, 200));
@@ -489,6 +490,33 @@ fn each_fault_of_a_source_has_its_line_and_key() {
 }
 
 #[test]
+fn destinations_of_one_group_name_one_rate() {
+    let two = |first: &str, second: &str| {
+        let destination = |name: &str, more: &str| {
+            format!("[[destination]]\nname = \"{name}\"\nkind = \"bitrix24\"\nwebhook_url = \"x\"\n{more}\n")
+        };
+        let source = "[[source]]\nname = \"site\"\nkind = \"form\"\ndestination = \"deals\"\n";
+        format!("{}{}{source}", destination("leads", first), destination("deals", second))
+    };
+    let group = "rate_group = \"portal\"\n";
+    let groups = |text: &str| read(text).destinations.iter().map(|one| one.rate_group.clone()).collect::<Vec<_>>();
+    assert_eq!(groups(&two("", "")), ["leads", "deals"]);
+    assert_eq!(groups(&two(group, group)), ["portal", "portal"]);
+    assert_eq!(groups(&two("", "rate_group = \"leads\"")), ["leads", "leads"], "the group of another's own");
+    let rate = "rate = { per_second = 7, burst = 7 }";
+    assert_eq!(groups(&two(&format!("{group}{rate}"), &format!("{group}{rate}"))), ["portal", "portal"]);
+    assert_eq!(
+        faults(&two(group, &format!("{group}{rate}"))),
+        ["line 12: destination[1].rate: must be that of \"leads\" in the same rate_group \"portal\" \
+          ({ per_second = 2, burst = 40 }), is { per_second = 7, burst = 7 }"]
+    );
+    assert_eq!(
+        faults(&two("rate_group = \"\"", "")),
+        ["line 5: destination[0].rate_group: must not be empty, found \"\""]
+    );
+}
+
+#[test]
 fn a_key_is_refused_where_the_kind_does_not_take_it() {
     let source = "[[source]]\nname = \"api\"\nkind = \"api\"\ndestination = \"crm\"\ntoken = \"x\"";
     assert_eq!(
@@ -741,6 +769,7 @@ fn the_effective_configuration_shows_every_value_and_no_secret() {
         "url = \"env:DATABASE_URL\"",
         "webhook_url = \"env:BITRIX24_WEBHOOK_URL\"",
         "rate = { per_second = 4.5, burst = 200 }",
+        "rate_group = \"portal\"",
         "max_interval = \"10m\"",
         "settle = \"3m\"",
         "token = \"env:SHOP_TOKEN\"",

@@ -56,7 +56,7 @@ impl Parts {
             let connector = crm::registry::build(&destination.kind, destination.connector.clone())
                 .map_err(|faults| anyhow::anyhow!("destination {}: {faults:?}", destination.name))?;
             let secrets = config.secrets_of(destination);
-            let rate_group = destination.name.as_str().to_owned();
+            let rate_group = destination.rate_group.clone();
             let line = Line { settings: destination.delivery, connector, secrets, rate_group };
             lines.insert(destination.name.clone(), line);
         }

@@ -7,9 +7,10 @@ use super::units::show_duration;
 use super::{Destination, Kinds, near, value};
 use crate::crm;
 use crate::delivery::{LookupPolicy, RetryPolicy, Settings};
+use crate::operation::DestinationName;
 
 /// The keys of every destination, for "did you mean" where the kind does not know a key.
-const KEYS: [&str; 8] = ["name", "kind", "timeout", "concurrency", "rate", "lease", "retry", "lookup"];
+const KEYS: [&str; 9] = ["name", "kind", "timeout", "concurrency", "rate", "rate_group", "lease", "retry", "lookup"];
 
 const LOOKUP_KEYS: [&str; 4] = ["first_after", "settle", "give_up", "trusted"];
 
@@ -23,15 +24,40 @@ pub(super) fn read_all(file: &Section<'_>, kinds: &Kinds<'_>) -> Vec<Destination
     if !file.has("destination") {
         file.fault("destination", "at least one [[destination]] is needed: the CRM that leads go to");
     }
-    let destinations = sections.iter().filter_map(|section| read(section, kinds)).collect();
+    let destinations: Vec<_> = sections.iter().map(|section| (section, read(section, kinds))).collect();
     super::source::refuse_repeated_names(&sections);
-    destinations
+    let destinations = destinations.into_iter().filter_map(|(section, destination)| Some((section, destination?)));
+    let destinations: Vec<_> = destinations.collect();
+    refuse_different_rates(&destinations);
+    destinations.into_iter().map(|(_, destination)| destination).collect()
+}
+
+/// Destinations of one group share one budget, so they have to agree how large it is.
+fn refuse_different_rates(destinations: &[(&Section<'_>, Destination)]) {
+    for (n, (section, destination)) in destinations.iter().enumerate() {
+        let group = &destination.rate_group;
+        let Some((_, first)) = destinations[..n].iter().find(|(_, earlier)| earlier.rate_group == *group) else {
+            continue;
+        };
+        let (own, other) = (show_rate(&destination.delivery), show_rate(&first.delivery));
+        if own != other {
+            let message =
+                format!("must be that of \"{}\" in the same rate_group \"{group}\" ({other}), is {own}", first.name);
+            section.fault("rate", &message);
+        }
+    }
+}
+
+/// A rate as it stands in the file.
+pub(super) fn show_rate(delivery: &Settings) -> String {
+    format!("{{ per_second = {}, burst = {} }}", delivery.rate_per_second, delivery.burst)
 }
 
 fn read(section: &Section<'_>, kinds: &Kinds<'_>) -> Option<Destination> {
     let name = section.need("name", value::name);
     let kind = section.need("kind", value::one_of(kinds.crms));
     let advised = kind.as_deref().and_then(kinds.crm_defaults);
+    let rate_group = section.take("rate_group", value::name::<DestinationName>);
     let lookup = section.section("lookup");
     let delivery = delivery(section, &lookup, advised.unwrap_or(UNKNOWN));
     let mut connector = section.rest();
@@ -40,7 +66,10 @@ fn read(section: &Section<'_>, kinds: &Kinds<'_>) -> Option<Destination> {
     if !of_kind.is_empty() {
         connector.insert("lookup".to_owned(), of_kind.clone().into());
     }
-    let destination = Destination { name: name?, kind: kind?, delivery, connector, path: section.path().to_owned() };
+    let name = name?;
+    let rate_group = rate_group.as_ref().unwrap_or(&name).as_str().to_owned();
+    let path = section.path().to_owned();
+    let destination = Destination { name, kind: kind?, delivery, rate_group, connector, path };
     for (key, message) in (kinds.check_destination)(&destination) {
         if key == "lookup" && message.contains("known") {
             // The kind has no such table: every key of it that is not ours is unknown by itself.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use url::Url;
 
+use super::destination::show_rate;
 use super::units::{show_duration, show_size};
 use super::{Config, Destination};
 use crate::intake::{self, MissingKey};
@@ -61,8 +62,8 @@ impl Page<'_> {
         self.text("kind", &destination.kind);
         self.duration("timeout", delivery.timeout);
         self.plain("concurrency", &delivery.concurrency.to_string());
-        let (per_second, burst) = (delivery.rate_per_second, delivery.burst);
-        self.plain("rate", &format!("{{ per_second = {per_second}, burst = {burst} }}"));
+        self.plain("rate", &show_rate(delivery));
+        self.text("rate_group", &destination.rate_group);
         self.duration("lease", delivery.lease);
         for (key, value) in destination.connector.iter().filter(|(key, _)| *key != "lookup") {
             let shown = self.json(&format!("{}.{key}", self.path), key, value);

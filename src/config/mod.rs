@@ -76,6 +76,8 @@ pub struct Destination {
     pub kind: String,
     /// How it is delivered to.
     pub delivery: delivery::Settings,
+    /// Whose rate it shares: destinations of one group name one rate. Its own name where the file is silent.
+    pub rate_group: String,
     /// The kind's own keys, `env:` and `file:` resolved; may hold secrets.
     pub connector: serde_json::Map<String, serde_json::Value>,
     /// The full name of its table (`destination[0]`).
