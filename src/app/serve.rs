@@ -201,6 +201,10 @@ fn open(config: &Config) -> Result<(Store, std::thread::JoinHandle<()>)> {
             std::process::abort();
         }
     })?;
+    if let Some(mut bell) = store.bell() {
+        // It ends with the store.
+        std::thread::Builder::new().name("store-bell".into()).spawn(move || while bell.step() {})?;
+    }
     Ok((store, thread))
 }
 
