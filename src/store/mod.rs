@@ -49,6 +49,7 @@ mod rows;
 mod schema;
 mod shared;
 mod take;
+mod time;
 mod tokens;
 mod types;
 mod windows;
