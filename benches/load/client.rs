@@ -1,6 +1,8 @@
 //! The load: so many connections, each sending its next request when the last one is answered. One thread, HTTP/1.1, as little
 //! work of its own as possible, since it runs on the cores of what it measures.
 
+#![allow(dead_code, reason = "tests take what they need")]
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};

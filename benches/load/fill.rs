@@ -1,7 +1,12 @@
 //! Stores with a past: so many completed operations, or so many that wait, written by SQL, since a gateway would take hours.
 
+#![allow(dead_code, reason = "tests take what they need")]
+
+use std::time::Duration;
+
 use diesel::connection::SimpleConnection;
 use diesel::{Connection, PgConnection, SqliteConnection};
+use leadonce::clock::{Clock, SystemClock};
 
 /// What the operations are that stand in the store before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +78,15 @@ const POSTGRES: Dialect = Dialect {
 };
 
 fn statements(rows: u64, past: Past, dialect: &Dialect) -> String {
+    // Yesterday: what is older than retention allows would be erased while a load runs.
+    let begin = SystemClock::default().now().minus(Duration::from_secs(86_400)).micros();
     let Dialect { numbers, ordered, random, bytes, hash, body, empty } = dialect;
     let numbers = numbers.replace("ROWS", &rows.to_string());
     let key = bytes.replace("KEY", &format!("CASE WHEN i % 2 = 0 THEN {ordered} ELSE {random} END"));
+    let at = format!("{begin} + i");
     let (state, licence, next, crm_id, finished) = match past {
-        Past::Completed => ("completed", "NULL", "NULL", "CAST(i AS TEXT)", "1700000000000000 + i"),
-        Past::Waiting => ("received", "'first_send'", "1700000000000000 + i", "NULL", "NULL"),
+        Past::Completed => ("completed", "NULL", "NULL", "CAST(i AS TEXT)", at.as_str()),
+        Past::Waiting => ("received", "'first_send'", at.as_str(), "NULL", "NULL"),
     };
     let source = "CASE WHEN i % 2 = 0 THEN 'ordered' ELSE 'random' END";
     format!(
@@ -87,12 +95,12 @@ fn statements(rows: u64, past: Past, dialect: &Dialect) -> String {
              licence, next_attempt_at, attempts, counted, series_attempts, series_epoch, lookups, step, epoch, version, crm_id,
              delivery_id, event_index, received_at, updated_at, finished_at)
          SELECT {ordered}, {source}, {key}, {empty}, 'native', {hash}, 'c1:', 'crm', '{state}',
-             {licence}, {next}, 0, 0, 0, 1, 0, 0, 0, 1, {crm_id}, {ordered}, 0, 1700000000000000 + i, 1700000000000000 + i, {finished}
+             {licence}, {next}, 0, 0, 0, 1, 0, 0, 0, 1, {crm_id}, {ordered}, 0, {at}, {at}, {finished}
          FROM {numbers};
          INSERT INTO deliveries (delivery_id, event_index, source, operation_id, verdict, received_at, method, headers, body, body_sha256)
-         SELECT {ordered}, 0, {source}, {ordered}, 'new', 1700000000000000 + i, 'POST', '[]', {body}, {hash} FROM {numbers};
+         SELECT {ordered}, 0, {source}, {ordered}, 'new', {at}, 'POST', '[]', {body}, {hash} FROM {numbers};
          INSERT INTO transitions (operation_id, version, to_state, event, at)
-         SELECT {ordered}, 1, 'received', 'received', 1700000000000000 + i FROM {numbers};
+         SELECT {ordered}, 1, 'received', 'received', {at} FROM {numbers};
          -- The past is indexed and audited already.
          INSERT INTO cursors (name, position, found)
          SELECT name, max(operation_id), 0 FROM operations, (SELECT 'contacts' AS name UNION ALL SELECT 'unaccounted') AS names

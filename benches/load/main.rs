@@ -9,25 +9,28 @@
 
 mod client;
 mod fill;
+mod leads;
 #[path = "../../tests/support/postgres.rs"]
 mod postgres;
 mod process;
+mod slow;
 mod trivial;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser;
 use diesel::connection::SimpleConnection;
 use diesel::{Connection, PgConnection};
-use leadonce::clock::{Clock, SystemClock, SystemEntropy, uuid_v7};
+use leadonce::clock::{Clock, SystemClock};
 use leadonce::operation::DestinationName;
 use leadonce::store::{self, Store};
 
 use client::{Load, Plan};
 use fill::Past;
+use leads::{MESSAGE, post, requests};
 use process::{How, Process};
+use slow::SlowDisk;
 
 /// Measures leadonce under load.
 #[derive(Parser, Debug, Clone)]
@@ -98,6 +101,10 @@ fn main() {
     }
 }
 
+/// A PostgreSQL that keeps what it confirms, and has room to work.
+const DURABLE: [&str; 5] =
+    ["fsync=on", "full_page_writes=on", "max_connections=100", "shared_buffers=1GB", "max_wal_size=4GB"];
+
 /// A store with its past.
 struct Bed {
     name: String,
@@ -113,14 +120,7 @@ impl Bed {
         let server = match name {
             "sqlite" => None,
             "postgres" => {
-                let durable = [
-                    "fsync=on",
-                    "full_page_writes=on",
-                    "max_connections=100",
-                    "shared_buffers=1GB",
-                    "max_wal_size=4GB",
-                ];
-                let server = postgres::Own::start("", &durable);
+                let server = postgres::Own::start("", &DURABLE);
                 if server.is_none() {
                     println!("| {name} | SKIPPED: PostgreSQL not found | | | | | | | |");
                     return None;
@@ -205,22 +205,33 @@ fn intake(choice: &Choice, bed: &Bed) {
 
 /// Group commit against a commit per request, on this disk and on one whose flushes last 2 ms longer.
 fn group_commit(choice: &Choice, bed: &Bed) {
-    let slow = choice.wants("slow").then(|| slow_fsync(bed.folder.path())).flatten();
-    let disks = [choice.wants("single").then_some(None), slow.as_deref().map(Some)];
-    for preload in disks.into_iter().flatten() {
-        if preload.is_some() && bed.postgres.is_some() {
-            continue; // Its flushes are the server's.
-        }
-        let disk = if preload.is_some() { "fsync + 2 ms" } else { "this disk" };
-        let run = |batch| {
-            let gateway = Process::gateway(bed.folder.path(), &bed.url, &How { batch, preload, crm: None });
-            measured(&gateway, &gateway.address, choice.plan(64), requests("ordered"))
-        };
-        let (single, more) = run(Some(1));
-        show(&bed.name, &format!("commit per request, {disk}"), 64, &single, single.rate, &more);
-        let (group, more) = run(None);
-        show(&bed.name, &format!("group commit, {disk} (of the line above)"), 64, &group, single.rate, &more);
+    if choice.wants("single") {
+        per_request(choice, bed, &bed.url, "this disk", None);
     }
+    if choice.wants("slow")
+        && let Some(slow) = SlowDisk::build(Duration::from_millis(2))
+    {
+        // PostgreSQL's flushes are its own: a second server, with nothing in it.
+        let server = bed.postgres.as_ref().and_then(|_| postgres::Own::start(&slow.exports(), &DURABLE));
+        match &server {
+            Some(server) => {
+                process::migrate(bed.folder.path(), &server.url());
+                per_request(choice, bed, &server.url(), "fsync + 2 ms", None);
+            }
+            None => per_request(choice, bed, &bed.url, "fsync + 2 ms", Some(&slow)),
+        }
+    }
+}
+
+fn per_request(choice: &Choice, bed: &Bed, url: &str, disk: &str, slow: Option<&SlowDisk>) {
+    let run = |batch| {
+        let gateway = Process::gateway(bed.folder.path(), url, &How { batch, slow, crm: None });
+        measured(&gateway, &gateway.address, choice.plan(64), requests("ordered"))
+    };
+    let (single, more) = run(Some(1));
+    show(&bed.name, &format!("commit per request, {disk}"), 64, &single, single.rate, &more);
+    let (group, more) = run(None);
+    show(&bed.name, &format!("group commit, {disk} (of the line above)"), 64, &group, single.rate, &more);
 }
 
 /// Deliveries until the sandbox has all of them.
@@ -292,54 +303,4 @@ fn claim(bed: &Bed, waiting: u64) {
         at(took.len() / 2),
         at(took.len() - 1)
     );
-}
-
-/// The library that slows flushes down, if it can be built here.
-fn slow_fsync(folder: &Path) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/load/slow_fsync.c");
-    let library = folder.join("slow_fsync.so");
-    let built =
-        Command::new("cc").args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source).arg("-ldl").status();
-    built.is_ok_and(|status| status.success()).then_some(library)
-}
-
-const MESSAGE: &str = "I would like to know what a new roof of about one hundred and twenty square metres costs, with the old one taken \
-    away, and when you could begin. Please call after six, or write. Thank you in advance, and have a nice day.";
-
-/// The requests of a run: leads under new keys, the same ten thousand again and again, or nine new and one known.
-fn requests(kind: &str) -> impl FnMut(&mut Vec<u8>) + 'static {
-    let kind = kind.to_owned();
-    let (clock, entropy) = (SystemClock::default(), SystemEntropy);
-    let mut number = 0_u64;
-    move |out| {
-        number += 1;
-        let source = if kind == "random" { "random" } else { "ordered" };
-        let known = kind == "replay" || (kind == "mix" && number.is_multiple_of(10));
-        let key = match (known, source) {
-            (true, _) => format!("018f0000-0000-7000-8000-{:012x}", number % 10_000),
-            (false, "random") => random(&entropy),
-            (false, _) => uuid_v7(clock.now(), &entropy).to_string(),
-        };
-        let body = format!(
-            "name=Anna+Petrova&phone=%2B7+916+123-45-67&email=anna%40example.com&message={}&utm_source=ads&_submission_id={key}",
-            MESSAGE.replace(' ', "+")
-        );
-        post(out, &format!("/v1/intake/{source}"), "application/x-www-form-urlencoded", &body);
-    }
-}
-
-fn random(entropy: &SystemEntropy) -> String {
-    let mut bytes = [0; 16];
-    leadonce::clock::Entropy::fill(entropy, &mut bytes);
-    uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
-}
-
-fn post(out: &mut Vec<u8>, path: &str, kind: &str, body: &str) {
-    use std::io::Write;
-    write!(
-        out,
-        "POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: {kind}\r\nAccept: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .expect("written to memory");
 }

@@ -1,10 +1,14 @@
 //! The processes under load: started, measured by what the system says of them, and killed.
 
+#![allow(dead_code, reason = "tests take what they need")]
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+
+use crate::slow::SlowDisk;
 
 /// Store, source and destination of every run. Nothing is delivered unless the run wants it: the CRM is nowhere.
 const CONFIG: &str = r#"
@@ -67,8 +71,8 @@ impl Process {
         let log = std::fs::File::create(folder.join("log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_leadonce"));
         command.args(["serve", "--config"]).arg(&path).stderr(log);
-        if let Some(preload) = how.preload {
-            command.env("LD_PRELOAD", preload).env("SLOW_FSYNC_US", "2000");
+        if let Some(slow) = how.slow {
+            command.envs(slow.environment());
         }
         let process = Self::start(&mut command);
         if how.crm.is_none() {
@@ -123,8 +127,8 @@ pub(crate) struct How<'a> {
     pub(crate) batch: Option<usize>,
     /// HOST:PORT of the sandbox; `None`: the destination is suspended.
     pub(crate) crm: Option<&'a str>,
-    /// A library to preload.
-    pub(crate) preload: Option<&'a Path>,
+    /// Flushes of this process last longer, and are counted.
+    pub(crate) slow: Option<&'a SlowDisk>,
 }
 
 fn configure(folder: &Path, store: &str, how: &How<'_>) -> PathBuf {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::codec::Sealed;
 use super::conn::AnyConn;
 use super::failure::Failure;
-use super::rows::{DeliveryRow, OperationRow, TransitionRow};
+use super::rows::{DeliveryRow, TransitionRow};
 use super::types::{Admission, Admit, NewEvent, StoreError, Verdict};
 use super::{copies, inserts, reading, windows};
 use crate::operation::{Operation, OperationId, ReviewReason, State, Status, Variant};
@@ -167,8 +167,8 @@ impl<'a> Batch<'a> {
         let mut owners = HashMap::new();
         for _ in 0..TRIES {
             let of = |place: &usize| self.items.get(*place).map(|item| &item.event.operation);
-            let rows: Vec<OperationRow> = contenders.iter().filter_map(of).map(OperationRow::from).collect();
-            let inserted = inserts::operations(conn, rows)?;
+            let operations: Vec<&Operation> = contenders.iter().filter_map(of).collect();
+            let inserted = inserts::operations(conn, &operations)?;
             let events: Vec<&NewEvent> = contenders.iter().filter_map(|p| Some(self.items.get(*p)?.event)).collect();
             let held = copies::hold(conn, &events, &inserted)?;
             let mut losers = Vec::new();
@@ -177,7 +177,7 @@ impl<'a> Batch<'a> {
                 if let Some(copy) = held.get(&operation.id) {
                     self.created.push(TransitionRow::new(None, copy, "likely_copy"));
                     owners.insert(place, copy.clone());
-                } else if inserted.contains(&operation.id.to_string()) {
+                } else if inserted.contains(&operation.id) {
                     self.created.push(TransitionRow::new(None, operation, "received"));
                     owners.insert(place, operation.clone());
                 } else {
@@ -225,7 +225,7 @@ impl<'a> Batch<'a> {
         }
         changed.status = Status::NeedsReview { reason: ReviewReason::PayloadConflict, send_ended_at: None };
         changed.conflicts_with = Some(first.id);
-        if inserts::operations(conn, vec![OperationRow::from(&changed)])?.is_empty() {
+        if inserts::operations(conn, &[&changed])?.is_empty() {
             // Another node was faster.
             let found = reading::owners(conn, &[&changed])?.pop().flatten();
             return found.ok_or_else(|| StoreError::Unavailable("a conflict could not be claimed".into()).into());

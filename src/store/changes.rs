@@ -1,5 +1,7 @@
 //! Changes: one conditional UPDATE per change of an operation, with all that belongs to it in the same commit.
 
+use std::collections::HashMap;
+
 use diesel::dsl::exists;
 use diesel::pg::Pg;
 use diesel::prelude::*;
@@ -10,61 +12,110 @@ use diesel::sqlite::Sqlite;
 use super::codec::clean;
 use super::conn::{AnyConn, on_each};
 use super::failure::Failure;
-use super::rows::{OperationRow, TransitionRow};
+use super::rows::{AttemptRow, OperationRow, TransitionRow};
 use super::schema::{attempts, audit, lead_edits, steps};
-use super::types::{AttemptEnd, AttemptWrite, Audit, NewAttempt, StoreError, Update, Updated};
+use super::types::{AttemptEnd, AttemptWrite, Audit, StoreError, Update, Updated};
 use super::{destinations, inserts, reading};
-use crate::operation::{CrmId, Lead, Operation, OperationId};
+use crate::operation::{CrmId, DestinationName, Lead, Operation, OperationId};
 
-/// Carries out a change; nothing of it where the operation moved on.
-pub(super) fn update(conn: &mut AnyConn, update: &Update) -> Result<Updated, Failure> {
-    let Update { before, after, .. } = update;
-    if before.id != after.id {
-        return Err(StoreError::Inconsistent(format!("operation {}: changed into {}", before.id, after.id)).into());
-    }
-    if let Some(epoch) = update.while_active
-        && !destinations::is_active(conn, &before.destination, epoch)?
-    {
-        return Ok(Updated::Moved(Box::new(present(conn, before.id)?)));
-    }
-    if after.version == before.version {
-        // Only evidence: the condition is read, not written.
-        let found = present(conn, before.id)?;
-        if found.version != before.version {
-            return Ok(Updated::Moved(Box::new(found)));
-        }
-    } else if !moved(conn, before, after, update.event)? {
-        let found = present(conn, before.id)?;
-        let stands = is_own(conn, update, &found)?;
-        return Ok(if stands { Updated::Done } else { Updated::Moved(Box::new(found)) });
-    }
-    let id = after.id.to_string();
-    match &update.attempt {
-        Some(AttemptWrite::Begin(begin)) => insert_attempt(conn, &id, begin, None)?,
-        Some(AttemptWrite::End(end)) => end_attempt(conn, end)?,
-        Some(AttemptWrite::Whole(begin, end)) => insert_attempt(conn, &id, begin, Some(end))?,
-        None => {}
-    }
-    if let Some((step, crm_id)) = &update.step_done {
-        insert_step(conn, &id, *step, crm_id)?;
-    }
-    if let Some(entry) = &update.audit {
-        insert_audit(conn, entry)?;
-    }
-    if let Some(lead) = &update.lead {
-        write_lead(conn, after, lead)?;
-    }
-    Ok(Updated::Done)
+/// The changes of one transaction. What several of them ask is asked once, and their rows for the logs are written together.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Whether a destination takes calls in an epoch: it stays so until the transaction ends.
+    active: HashMap<(DestinationName, i64), bool>,
+    transitions: Vec<TransitionRow>,
+    attempts: Vec<AttemptRow>,
 }
 
-/// The conditional UPDATE and its row in the log of transitions; whether it hit.
-pub(super) fn moved(conn: &mut AnyConn, before: &Operation, after: &Operation, event: &str) -> Result<bool, Failure> {
-    let change = Change { row: OperationRow::from(after), version: before.version };
-    let hit = on_each!(conn, |c| change.execute(c))?;
-    if hit == 1 {
-        inserts::transitions(conn, vec![TransitionRow::new(Some(before.state()), after, event)])?;
+impl Batch {
+    /// Carries out a change; nothing of it where the operation moved on.
+    pub(super) fn update(&mut self, conn: &mut AnyConn, update: &Update) -> Result<Updated, Failure> {
+        let Update { before, after, .. } = update;
+        if before.id != after.id {
+            return Err(StoreError::Inconsistent(format!("operation {}: changed into {}", before.id, after.id)).into());
+        }
+        if let Some(epoch) = update.while_active
+            && !self.is_active(conn, &before.destination, epoch)?
+        {
+            return Ok(Updated::Moved(Box::new(present(conn, before.id)?)));
+        }
+        if after.version == before.version {
+            // Only evidence: the condition is read, not written.
+            let found = present(conn, before.id)?;
+            if found.version != before.version {
+                return Ok(Updated::Moved(Box::new(found)));
+            }
+        } else if !self.moved(conn, before, after, update.event)? {
+            let found = present(conn, before.id)?;
+            let stands = is_own(conn, update, &found)?;
+            return Ok(if stands { Updated::Done } else { Updated::Moved(Box::new(found)) });
+        }
+        match &update.attempt {
+            Some(AttemptWrite::Begin(begin)) => self.attempts.push(AttemptRow::new(after.id, begin, None)),
+            Some(AttemptWrite::Whole(begin, end)) => self.attempts.push(AttemptRow::new(after.id, begin, Some(end))),
+            Some(AttemptWrite::End(end)) => self.end_attempt(conn, end)?,
+            None => {}
+        }
+        if let Some((step, crm_id)) = &update.step_done {
+            insert_step(conn, after.id, *step, crm_id)?;
+        }
+        if let Some(entry) = &update.audit {
+            insert_audit(conn, entry)?;
+        }
+        if let Some(lead) = &update.lead {
+            write_lead(conn, after, lead)?;
+        }
+        Ok(Updated::Done)
     }
-    Ok(hit == 1)
+
+    /// The conditional UPDATE and its row in the log of transitions; whether it hit.
+    pub(super) fn moved(
+        &mut self,
+        conn: &mut AnyConn,
+        before: &Operation,
+        after: &Operation,
+        event: &str,
+    ) -> Result<bool, Failure> {
+        let change = Change { row: OperationRow::from(after), version: before.version };
+        let hit = on_each!(conn, |c| change.execute(c))?;
+        if hit == 1 {
+            self.transitions.push(TransitionRow::new(Some(before.state()), after, event));
+        }
+        Ok(hit == 1)
+    }
+
+    /// Writes what is left to write.
+    pub(super) fn finish(self, conn: &mut AnyConn) -> Result<(), Failure> {
+        inserts::transitions(conn, self.transitions)?;
+        Ok(inserts::attempts(conn, self.attempts)?)
+    }
+
+    fn is_active(&mut self, conn: &mut AnyConn, name: &DestinationName, epoch: i64) -> Result<bool, Failure> {
+        let asked = (name.clone(), epoch);
+        if let Some(active) = self.active.get(&asked) {
+            return Ok(*active);
+        }
+        let active = destinations::is_active(conn, name, epoch)?;
+        self.active.insert(asked, active);
+        Ok(active)
+    }
+
+    /// Fills in the result, once: what is written first stays.
+    fn end_attempt(&mut self, conn: &mut AnyConn, end: &AttemptEnd) -> Result<(), Failure> {
+        let end = End {
+            attempt_id: end.id.to_string(),
+            ended_at: end.ended_at.micros(),
+            class: end.class,
+            status: end.status.map(i32::from),
+            excerpt: clean(&end.excerpt),
+            decision: clean(&end.decision),
+        };
+        if self.attempts.iter().any(|row| row.attempt_id == end.attempt_id) {
+            inserts::attempts(conn, std::mem::take(&mut self.attempts))?;
+        }
+        on_each!(conn, |c| (&end).execute(c))?;
+        Ok(())
+    }
 }
 
 fn present(conn: &mut AnyConn, id: OperationId) -> Result<Operation, Failure> {
@@ -102,50 +153,9 @@ fn is_own(conn: &mut AnyConn, update: &Update, found: &Operation) -> Result<bool
     Ok(true)
 }
 
-fn insert_attempt(
-    conn: &mut AnyConn,
-    operation_id: &str,
-    begin: &NewAttempt,
-    end: Option<&AttemptEnd>,
-) -> QueryResult<()> {
-    let row = (
-        attempts::attempt_id.eq(begin.id.to_string()),
-        attempts::operation_id.eq(operation_id),
-        attempts::call.eq(begin.call.as_str()),
-        attempts::number.eq(i64::from(begin.number)),
-        attempts::step.eq(i32::from(begin.step)),
-        attempts::epoch.eq(begin.epoch),
-        attempts::licence.eq(begin.licence),
-        attempts::started_at.eq(begin.started_at.micros()),
-        attempts::mapping_version.eq(clean(&begin.mapping_version)),
-        attempts::request.eq(clean(&begin.request)),
-        attempts::ended_at.eq(end.map(|end| end.ended_at.micros())),
-        attempts::class.eq(end.map(|end| end.class)),
-        attempts::status.eq(end.and_then(|end| end.status).map(i32::from)),
-        attempts::excerpt.eq(end.map(|end| clean(&end.excerpt))),
-        attempts::decision.eq(end.map(|end| clean(&end.decision))),
-    );
-    on_each!(conn, |c| diesel::insert_into(attempts::table).values(row).on_conflict_do_nothing().execute(c)).map(drop)
-}
-
-/// Fills in the result, once: what is written first stays.
-fn end_attempt(conn: &mut AnyConn, end: &AttemptEnd) -> QueryResult<()> {
-    let open = attempts::table.find(end.id.to_string()).filter(attempts::ended_at.is_null());
-    diesel::update(open)
-        .set((
-            attempts::ended_at.eq(end.ended_at.micros()),
-            attempts::class.eq(end.class),
-            attempts::status.eq(end.status.map(i32::from)),
-            attempts::excerpt.eq(clean(&end.excerpt)),
-            attempts::decision.eq(clean(&end.decision)),
-        ))
-        .execute(conn)
-        .map(drop)
-}
-
-fn insert_step(conn: &mut AnyConn, operation_id: &str, step: u16, crm_id: &CrmId) -> QueryResult<()> {
-    let row =
-        (steps::operation_id.eq(operation_id), steps::step.eq(i32::from(step)), steps::crm_id.eq(crm_id.as_str()));
+fn insert_step(conn: &mut AnyConn, of: OperationId, step: u16, crm_id: &CrmId) -> QueryResult<()> {
+    let id = of.to_string();
+    let row = (steps::operation_id.eq(id), steps::step.eq(i32::from(step)), steps::crm_id.eq(crm_id.as_str()));
     on_each!(conn, |c| diesel::insert_into(steps::table).values(row).on_conflict_do_nothing().execute(c)).map(drop)
 }
 
@@ -191,6 +201,16 @@ fn write_lead(conn: &mut AnyConn, after: &Operation, lead: &Lead) -> Result<(), 
     Ok(())
 }
 
+/// The result of an attempt, filled in where there is none yet; a statement that stays prepared.
+struct End {
+    attempt_id: String,
+    ended_at: i64,
+    class: &'static str,
+    status: Option<i32>,
+    excerpt: String,
+    decision: String,
+}
+
 /// The UPDATE of a change, as a statement that stays prepared (diesel's own updates never do). Identity, reception and
 /// `payload_erased_at` (which only retention writes) are not in it.
 struct Change {
@@ -198,14 +218,26 @@ struct Change {
     version: i64,
 }
 
-/// Writes the same statement for each backend: their columns bind the same values under the same types.
+/// Writes the same statements for each backend: their columns bind the same values under the same types.
 macro_rules! change_statement {
     ($backend:ty) => {
+        impl QueryFragment<$backend> for End {
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, $backend>) -> QueryResult<()> {
+                out.push_sql("UPDATE attempts SET ended_at = ");
+                out.push_bind_param::<BigInt, _>(&self.ended_at)?;
+                change_statement!(self, out; class: Text, status: Nullable<Integer>, excerpt: Text, decision: Text);
+                out.push_sql(" WHERE attempt_id = ");
+                out.push_bind_param::<Text, _>(&self.attempt_id)?;
+                out.push_sql(" AND ended_at IS NULL");
+                Ok(())
+            }
+        }
+
         impl QueryFragment<$backend> for Change {
             fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, $backend>) -> QueryResult<()> {
                 out.push_sql("UPDATE operations SET state = ");
                 out.push_bind_param::<Text, _>(&self.row.state)?;
-                change_statement!(self, out;
+                change_statement!(self.row, out;
                     phase: Nullable<Text>, reason: Nullable<Text>, licence: Nullable<Text>,
                     next_attempt_at: Nullable<BigInt>, next_lookup_at: Nullable<BigInt>,
                     lease_owner: Nullable<Text>, lease_until: Nullable<BigInt>,
@@ -223,16 +255,23 @@ macro_rules! change_statement {
             }
         }
     };
-    ($self:ident, $out:ident; $($column:ident: $sql:ty),+) => {
+    ($of:expr, $out:ident; $($column:ident: $sql:ty),+) => {
         $(
             $out.push_sql(concat!(", ", stringify!($column), " = "));
-            $out.push_bind_param::<$sql, _>(&$self.row.$column)?;
+            $out.push_bind_param::<$sql, _>(&$of.$column)?;
         )+
     };
 }
 
 change_statement!(Pg);
 change_statement!(Sqlite);
+
+impl QueryId for End {
+    type QueryId = Self;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl<C> RunQueryDsl<C> for &End {}
 
 impl QueryId for Change {
     type QueryId = Self;

@@ -19,12 +19,12 @@ use crate::operation::{Operation, OperationId, ReviewReason, Status};
 pub(super) fn hold(
     conn: &mut AnyConn,
     events: &[&NewEvent],
-    inserted: &HashSet<String>,
+    inserted: &HashSet<OperationId>,
 ) -> Result<HashMap<OperationId, Operation>, Failure> {
     let mut watched: Vec<&NewEvent> = events
         .iter()
         .copied()
-        .filter(|event| event.likeness.is_some() && inserted.contains(&event.operation.id.to_string()))
+        .filter(|event| event.likeness.is_some() && inserted.contains(&event.operation.id))
         .collect();
     // Of a batch, whoever came first is the first.
     watched.sort_by_key(|event| (event.operation.received_at, event.operation.id));

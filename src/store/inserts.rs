@@ -1,4 +1,4 @@
-//! Filling the tables of intake. A row that is there already stays as it is: the claim of a key, and the repetition of a batch
+//! Filling the tables that grow with each lead. A row that is there already stays as it is: the claim of a key, and the repetition of a batch
 //! whose commit was lost, both rest on that. Nothing is ever claimed by catching a unique violation: on PostgreSQL that would
 //! poison the transaction.
 
@@ -7,23 +7,30 @@ use std::collections::HashSet;
 use diesel::prelude::*;
 
 use super::conn::AnyConn;
-use super::rows::{DeliveryColumns, DeliveryRow, OperationColumns, OperationRow, TransitionColumns, TransitionRow};
-use super::schema::{deliveries, operations, transitions};
+use super::failure::Failure;
+use super::rows::{
+    AttemptColumns, AttemptRow, DeliveryColumns, DeliveryRow, OperationColumns, OperationRow, TransitionColumns,
+    TransitionRow, operation_id,
+};
+use crate::operation::{Operation, OperationId};
 
 /// Inserts operations whose id and key are free; the ids of those that were inserted.
-pub(super) fn operations(conn: &mut AnyConn, rows: Vec<OperationRow>) -> QueryResult<HashSet<String>> {
-    if rows.is_empty() {
+pub(super) fn operations(conn: &mut AnyConn, operations: &[&Operation]) -> Result<HashSet<OperationId>, Failure> {
+    if operations.is_empty() {
         return Ok(HashSet::new());
     }
+    let rows = operations.iter().map(|operation| OperationRow::from(*operation));
     match conn {
-        AnyConn::Postgres(conn) => OperationColumns::from(rows).get_results::<String>(conn).map(HashSet::from_iter),
-        // A cached single-row insert is as fast as a batch there, and its row count says who won.
+        AnyConn::Postgres(conn) => {
+            let ids: Vec<String> = OperationColumns::from(rows.collect::<Vec<_>>()).get_results(conn)?;
+            Ok(ids.iter().map(|id| operation_id(id)).collect::<Result<_, _>>()?)
+        }
+        // A single-row insert is as fast as a batch there, and its row count says who won.
         AnyConn::Sqlite(conn) => {
-            let mut inserted = HashSet::with_capacity(rows.len());
-            for row in rows {
-                let insert = diesel::insert_into(operations::table).values(&row).on_conflict_do_nothing();
-                if insert.execute(conn)? == 1 {
-                    inserted.insert(row.operation_id);
+            let mut inserted = HashSet::with_capacity(operations.len());
+            for (operation, row) in operations.iter().zip(rows) {
+                if (&row).execute(conn)? == 1 {
+                    inserted.insert(operation.id);
                 }
             }
             Ok(inserted)
@@ -38,9 +45,7 @@ pub(super) fn deliveries(conn: &mut AnyConn, rows: Vec<DeliveryRow>) -> QueryRes
     }
     match conn {
         AnyConn::Postgres(conn) => DeliveryColumns::from(rows).execute(conn).map(drop),
-        AnyConn::Sqlite(conn) => rows.iter().try_for_each(|row| {
-            diesel::insert_into(deliveries::table).values(row).on_conflict_do_nothing().execute(conn).map(drop)
-        }),
+        AnyConn::Sqlite(conn) => rows.iter().try_for_each(|row| row.execute(conn).map(drop)),
     }
 }
 
@@ -51,8 +56,17 @@ pub(super) fn transitions(conn: &mut AnyConn, rows: Vec<TransitionRow>) -> Query
     }
     match conn {
         AnyConn::Postgres(conn) => TransitionColumns::from(rows).execute(conn).map(drop),
-        AnyConn::Sqlite(conn) => rows.iter().try_for_each(|row| {
-            diesel::insert_into(transitions::table).values(row).on_conflict_do_nothing().execute(conn).map(drop)
-        }),
+        AnyConn::Sqlite(conn) => rows.iter().try_for_each(|row| row.execute(conn).map(drop)),
+    }
+}
+
+/// Inserts attempts.
+pub(super) fn attempts(conn: &mut AnyConn, rows: Vec<AttemptRow>) -> QueryResult<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    match conn {
+        AnyConn::Postgres(conn) => AttemptColumns::from(rows).execute(conn).map(drop),
+        AnyConn::Sqlite(conn) => rows.iter().try_for_each(|row| row.execute(conn).map(drop)),
     }
 }

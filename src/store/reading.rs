@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use diesel::dsl::min;
 use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, Binary, Text};
+use diesel::sqlite::Sqlite;
 
 use super::conn::{AnyConn, on_each};
 use super::failure::Failure;
@@ -31,13 +31,8 @@ pub(super) fn of_key_sqlite(
     key: &SourceKey,
     variant: &Variant,
 ) -> QueryResult<Option<OperationRow>> {
-    operations::table
-        .filter(operations::source.eq(source.as_str()))
-        .filter(operations::source_key.eq(key.as_bytes()))
-        .filter(operations::variant.eq(variant.as_bytes()))
-        .select(OperationRow::as_select())
-        .get_result(conn)
-        .optional()
+    let key = Key { source: source.as_str(), key: key.as_bytes(), variant: variant.as_bytes() };
+    key.get_result(conn).optional()
 }
 
 /// The operation of a key and variant.
@@ -142,14 +137,14 @@ pub(super) fn work(conn: &mut AnyConn, operation: &Operation) -> Result<Work, Fa
         let number = u16::try_from(step).map_err(|e| StoreError::Inconsistent(format!("step {step} of {id}: {e}")))?;
         Ok((number, stored_crm_id(&format!("step {step} of {id}"), crm_id)?))
     };
-    let creates = attempts::table.filter(attempts::operation_id.eq(&id)).filter(attempts::call.eq("create"));
-    let first_sent_at: Option<i64> = creates.select(min(attempts::started_at)).get_result(conn)?;
-    let last: Option<(String, Option<i64>)> = creates
-        .order((attempts::number.desc(), attempts::attempt_id.desc()))
-        .select((attempts::attempt_id, attempts::ended_at))
-        .first(conn)
-        .optional()?;
-    let last_create = last.map(|(attempt, ended)| {
+    // All of them: there are few, and a LIMIT would have the statement prepared anew each time.
+    let creates: Vec<(i64, String, i64, Option<i64>)> = attempts::table
+        .filter(attempts::operation_id.eq(&id))
+        .filter(attempts::call.eq("create"))
+        .select((attempts::number, attempts::attempt_id, attempts::started_at, attempts::ended_at))
+        .load(conn)?;
+    let first_sent_at = creates.iter().map(|(_, _, started_at, _)| *started_at).min();
+    let last_create = creates.into_iter().max().map(|(_, attempt, _, ended)| {
         let attempt = super::codec::uuid(&attempt).map_err(|e| StoreError::Inconsistent(format!("attempt: {e}")))?;
         Ok::<_, StoreError>((attempt, ended.is_some()))
     });
@@ -161,6 +156,37 @@ pub(super) fn work(conn: &mut AnyConn, operation: &Operation) -> Result<Work, Fa
         last_create: last_create.transpose()?,
     })
 }
+
+/// One key, in a statement whose text never changes and is made once (SQLite).
+struct Key<'a> {
+    source: &'a str,
+    key: &'a [u8],
+    variant: &'a [u8],
+}
+
+impl QueryFragment<Sqlite> for Key<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        out.push_sql("SELECT ");
+        operations::all_columns.walk_ast(out.reborrow())?;
+        out.push_sql(" FROM operations WHERE source = ");
+        out.push_bind_param::<Text, _>(self.source)?;
+        out.push_sql(" AND source_key = ");
+        out.push_bind_param::<Binary, _>(self.key)?;
+        out.push_sql(" AND variant = ");
+        out.push_bind_param::<Binary, _>(self.variant)
+    }
+}
+
+impl QueryId for Key<'_> {
+    type QueryId = Key<'static>;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for Key<'_> {
+    type SqlType = operations::SqlType;
+}
+
+impl RunQueryDsl<SqliteConnection> for Key<'_> {}
 
 /// Many keys in one statement, whose text never changes (PostgreSQL).
 struct Keys<'a> {

@@ -126,6 +126,7 @@ fn move_each(
     now: At,
     into: &mut Vec<Operation>,
 ) -> Result<(), Failure> {
+    let mut batch = changes::Batch::default();
     for row in rows {
         if into.len() >= wanted {
             break;
@@ -139,11 +140,11 @@ fn move_each(
             }
         };
         let Ok(Change::To(after)) = apply(&before, event, now) else { continue };
-        if changes::moved(conn, &before, &after, name)? {
+        if batch.moved(conn, &before, &after, name)? {
             into.push(*after);
         }
     }
-    Ok(())
+    batch.finish(conn)
 }
 
 /// The earliest time at which a further take may find something. Each column is asked for where it is filled: that is what its

@@ -293,14 +293,15 @@ fn update_all(conn: &mut AnyConn, jobs: &mut [Job], effects: &mut Effects) -> Re
         .collect();
     // Stable: changes of one operation stay in the order in which they were asked for.
     asks.sort_by_key(|ask| ask.input.before.id);
+    let mut batch = changes::Batch::default();
     for ask in asks {
-        let updated = changes::update(conn, &ask.input)?;
+        let updated = batch.update(conn, &ask.input)?;
         if updated == Updated::Done && ask.input.after.version != ask.input.before.version {
             effects.of_change(&ask.input.after);
         }
         ask.output = Some(updated);
     }
-    Ok(())
+    batch.finish(conn)
 }
 
 fn log_all(conn: &mut AnyConn, jobs: &mut [Job]) -> Result<(), Failure> {

@@ -198,7 +198,7 @@ then
         where) echo "$dir" ;;
         esac
     done
-    kill -INT $pid
+    kill -INT $pid 2>/dev/null
     wait $pid
 else
     cat "$dir/log" >&2
