@@ -3,6 +3,8 @@
 //! It promises values that a test can hold still: every other room is given a [`Clock`] and an [`Entropy`] and never
 //! reads the system itself (`.clippy.toml` forbids it). It must not know any other room.
 
+mod common;
+
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -11,6 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rand::RngCore;
 use rustix::time::{ClockId, clock_gettime};
 use uuid::Uuid;
+
+pub use common::{CommonClock, Reading};
 
 /// A moment in unix microseconds, UTC. Stored as BIGINT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -73,10 +77,22 @@ fn micros_of(duration: Duration) -> i64 {
 
 /// Where the present moment comes from.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The wall clock, as stored times and leases are judged by.
+    /// The time that is stored, and by which leases and due times are judged.
     fn now(&self) -> At;
     /// Time since some fixed moment of this process that no change of the wall clock moves; it goes on while the machine sleeps.
     fn monotonic(&self) -> Duration;
+    /// The latest that it may be: for what must not be done too late.
+    fn latest(&self) -> At {
+        self.now()
+    }
+    /// What the time stamps of others are compared with.
+    fn civil(&self) -> At {
+        self.now()
+    }
+    /// How far this machine's own wall clock is ahead of the database's, in microseconds; less than zero where it is behind.
+    fn ahead(&self) -> i64 {
+        0
+    }
 }
 
 /// The system's clocks.

@@ -6,6 +6,8 @@ mod gateway;
 mod nodes;
 #[path = "support/postgres.rs"]
 mod postgres;
+#[path = "support/wall_clock.rs"]
+mod wall_clock;
 
 use std::time::Duration;
 
@@ -57,7 +59,7 @@ async fn pause(time: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c27_three_nodes_keep_one_limit_and_use_it_and_a_dead_nodes_share_moves() {
-    let Some(mut nodes) = Nodes::start_for(3, limited(LIMIT), "").await else { return };
+    let Some(mut nodes) = Nodes::start_for(&[0; 3], limited(LIMIT), "").await else { return };
     let crm = nodes.sandbox.world().clone();
     crm.set_limit(Some(Limit::new(LIMIT, 10, MINUTE)));
     deliver(&nodes, 500).await;

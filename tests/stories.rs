@@ -8,6 +8,8 @@ mod alerts;
 mod gateway;
 #[path = "support/postgres.rs"]
 mod postgres;
+#[path = "support/wall_clock.rs"]
+mod wall_clock;
 
 use alerts::{ALERT_SECRET, receiver};
 use futures_util::future::join_all;
@@ -546,3 +548,25 @@ async fn open_operations_of_a_missing_source_stop_the_start_by_name() {
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && told.contains("shop"), "{told}");
 }
+
+async fn wall_clock_is_set(store: Option<String>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = wall_clock::WallClock::new(folder.path(), "clock");
+    let gateway = Gateway::start(Setup { environment: clock.environment(), ..on(store) }).await;
+    // An hour ahead while a call is open: its lease is not over.
+    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1500}]));
+    gateway.deliver("open", &lead("Anna"), 0).await;
+    gateway.until("open", |operation| operation["attempts"] == 1).await;
+    clock.set(3_600);
+    gateway.in_state("open", "completed").await;
+    assert_eq!((gateway.creates(), gateway.lookups()), (1, 0));
+    // An hour behind while a lead waits for its next attempt: it waits no longer for that.
+    gateway.faults(json!([{"call": "create", "kind": "limit_503", "times": 3}]));
+    gateway.deliver("waits", &lead("Boris"), 0).await;
+    gateway.until("waits", |operation| operation["attempts"] == 1).await;
+    clock.set(-3_600);
+    gateway.in_state("waits", "completed").await;
+    assert_eq!((gateway.entities(), gateway.lookups()), (2, 0));
+    gateway.end().await;
+}
+on_both!(c85_a_wall_clock_that_is_set_takes_nothing_away_early_and_lets_nothing_wait, super::wall_clock_is_set);

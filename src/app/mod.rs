@@ -16,5 +16,6 @@ mod parts;
 mod remote;
 mod runner;
 mod serve;
+mod timekeeper;
 
 pub use commands::run;

@@ -16,7 +16,8 @@ use super::files;
 use super::housekeeping::{Housekeeping, Retention};
 use super::parts::Parts;
 use super::runner;
-use crate::clock::{Clock, Entropy, SystemClock, SystemEntropy, uuid_v7};
+use super::timekeeper::Timekeeper;
+use crate::clock::{Clock, CommonClock, Entropy, SystemClock, SystemEntropy, uuid_v7};
 use crate::config::Config;
 use crate::crm::Transport;
 use crate::crm::transport::HttpTransport;
@@ -33,6 +34,8 @@ const TELL_AGAIN: Duration = Duration::from_secs(30);
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
 /// How often the length of SQLite's write-ahead log is looked at.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(200);
+/// How often the database's clock is read.
+const CLOCK_EVERY: Duration = Duration::from_secs(5);
 /// Time beyond the longest call in which open calls may be answered and written down when stopping.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 
@@ -53,6 +56,7 @@ pub(super) struct Application {
     engine: Arc<Engine>,
     housekeeping: Housekeeping,
     alerts: Alerts,
+    timekeeper: Timekeeper,
     writer: std::thread::JoinHandle<()>,
     stop_bound: Duration,
 }
@@ -63,11 +67,16 @@ impl Application {
         let parts = Parts::from(&config)?;
         // The number plans are read at the first phone: here, so that no lead waits for it.
         let _ = crate::intake::normal_phone("+12025550100", None);
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let common = Arc::new(CommonClock::over(Arc::new(SystemClock::default())));
+        let clock = Arc::clone(&common) as Arc<dyn Clock>;
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new().map_err(anyhow::Error::msg)?);
         let metrics = Metrics::new()?;
         let (store, writer) = open(&config)?;
+        // Half of what a lease leaves beyond its call, of the least destination.
+        let margins = parts.lines.values().map(|line| line.settings.lease.saturating_sub(line.settings.timeout) / 2);
+        let clock_tolerance = margins.min().unwrap_or_default();
+        let timekeeper = Timekeeper::start(store.clone(), common, metrics.clone(), clock_tolerance).await?;
 
         let destinations = config.destinations.iter().map(|d| (d.name.clone(), d.kind.clone())).collect();
         store.ensure_destinations(destinations, clock.now()).await?;
@@ -107,6 +116,7 @@ impl Application {
             settings: http::Settings {
                 public_url,
                 tombstone: config.retention.tombstone,
+                clock_tolerance,
                 connections: files::raise_limit(),
                 ..http::Settings::default()
             },
@@ -128,6 +138,7 @@ impl Application {
             },
             alerts: Alerts { store, transport, clock, channel, node },
             engine,
+            timekeeper,
             writer,
             stop_bound: longest + STOP_MARGIN,
         })
@@ -140,7 +151,7 @@ impl Application {
 
     /// Runs until `stop` comes, then stops intake, finishes or hands over what is open, within a bound.
     pub(super) async fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
-        let Self { server, engine, housekeeping, alerts, writer, stop_bound, .. } = self;
+        let Self { server, engine, housekeeping, alerts, timekeeper, writer, stop_bound, .. } = self;
         let store = housekeeping.store.clone();
         let clock = Arc::clone(&housekeeping.clock);
         let (stopping, stopped) = watch::channel(false);
@@ -156,6 +167,7 @@ impl Application {
             tokio::spawn(count_loop(housekeeping.clone(), Arc::clone(&outage))),
             tokio::spawn(tell_loop(alerts, outage)),
             tokio::spawn(audit_loop(housekeeping.clone())),
+            tokio::spawn(clock_loop(timekeeper)),
             tokio::spawn(checkpoint_loop(store.clone())),
             tokio::spawn(index_loop(housekeeping)),
         ];
@@ -203,6 +215,10 @@ fn open(config: &Config) -> Result<(Store, std::thread::JoinHandle<()>)> {
             std::process::abort();
         }
     })?;
+    if let Some(mut bell) = store.bell() {
+        // It ends with the store.
+        std::thread::Builder::new().name("store-bell".into()).spawn(move || while bell.step() {})?;
+    }
     Ok((store, thread))
 }
 
@@ -264,6 +280,16 @@ async fn audit_loop(housekeeping: Housekeeping) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         tokio::time::sleep(AUDIT_EVERY.max(took * 20)).await;
+    }
+}
+
+/// Keeps the time. While the database does not answer, it goes on by the clock that nobody sets.
+async fn clock_loop(timekeeper: Timekeeper) {
+    loop {
+        tokio::time::sleep(CLOCK_EVERY).await;
+        if let Err(error) = timekeeper.read().await {
+            tracing::debug!(%error, "the database's clock could not be read");
+        }
     }
 }
 

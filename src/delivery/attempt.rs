@@ -131,7 +131,7 @@ impl Engine {
     /// clock that nobody sets.
     fn is_over(&self, calling: &Operation, attempt: &NewAttempt, took: Duration) -> bool {
         let Status::Calling { lease } = &calling.status else { return true };
-        lease.until <= self.now() || took >= lease.until.since(attempt.started_at)
+        lease.until <= self.ports.clock.latest() || took >= lease.until.since(attempt.started_at)
     }
 
     async fn send(&self, line: &Line, order: &Order, call: &Call) -> (Exchange, CreateOutcome) {

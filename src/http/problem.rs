@@ -86,6 +86,8 @@ kinds! {
     Internal = "internal", 500, "Internal error";
     /// The store cannot commit now.
     StoreUnavailable = "store-unavailable", 503, "Cannot be stored now";
+    /// The node should not be sent any requests.
+    NotReady = "not-ready", 503, "Not ready";
 }
 
 /// An error as it is told.
@@ -125,6 +127,13 @@ impl Problem {
     pub(crate) fn not_stored() -> Self {
         Self::new(Kind::StoreUnavailable, "nothing was confirmed; send the same again, that is safe")
             .retry_after(BUSY_RETRY_AFTER)
+    }
+
+    /// 503 of `/readyz`: this machine's clock is so many microseconds ahead of the database's.
+    pub(crate) fn clock_is_off(ahead: i64) -> Self {
+        let off = Duration::from_micros(ahead.unsigned_abs());
+        let side = if ahead < 0 { "behind" } else { "ahead of" };
+        Self::new(Kind::NotReady, format!("this machine's clock is {off:.1?} {side} the database's; set it right"))
     }
 
     /// 422 for a key that was used with other content (contract 6.1); names the first operation and the one in review.

@@ -46,6 +46,8 @@ pub struct Settings {
     pub body_deadline: Duration,
     /// Time for the store to commit before the sender is told to come again. The sender has its answer within two seconds.
     pub commit_deadline: Duration,
+    /// How far this machine's clock may be off before the node says that it is not ready.
+    pub clock_tolerance: Duration,
     /// Connections that visitors may hold. Who comes beyond waits until one is free: those that say nothing are closed soon.
     pub connections: usize,
     /// Time for open requests when the server stops.
@@ -59,6 +61,7 @@ impl Default for Settings {
             tombstone: Duration::from_secs(400 * 86_400),
             body_deadline: Duration::from_secs(30),
             commit_deadline: Duration::from_millis(1_800),
+            clock_tolerance: Duration::from_secs(20),
             connections: 16_384,
             stop_within: Duration::from_secs(12),
         }

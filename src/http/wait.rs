@@ -8,7 +8,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use crate::operation::{Operation, OperationId};
 use crate::store::Admission;
 
-/// How often the store is asked while waiting: another node may finish the operation, and tells nobody here.
+/// How often the store is asked while waiting: where another node finishes the operation, word of it may get lost.
 const POLL: Duration = Duration::from_millis(500);
 
 /// The wait that the `Prefer` headers ask for, in any of their spellings; `None` where they ask for none. The first `wait`

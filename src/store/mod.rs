@@ -15,6 +15,7 @@
 //!   administration have one each (`readers.rs`). [`Store::glance`] alone reads on the caller's own thread (SQLite).
 //! - `conn.rs` opens either backend by the URL's scheme; `rows.rs` is the one place that turns rows into domain values;
 //!   `schema.rs` describes the tables that `migrations/` makes, with the same names in both folders.
+//! - Several nodes on one PostgreSQL wake each other (`bell.rs`).
 //! - Time is an argument everywhere. The writer has no thread and no timer of its own: `app` steps it, and calls
 //!   [`Store::checkpoint`] from time to time.
 //!
@@ -22,6 +23,7 @@
 //! server's default is off. Times are unix microseconds; ids are UUIDs as text, so that a person can read them in a query.
 
 mod admit;
+mod bell;
 mod census;
 mod changes;
 mod checkpoint;
@@ -48,6 +50,7 @@ mod rows;
 mod schema;
 mod shared;
 mod take;
+mod time;
 mod tokens;
 mod types;
 mod windows;
@@ -57,6 +60,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
+use self::bell::Outbox;
 use self::codec::Sealed;
 use self::conn::{Address, AnyConn, Purpose};
 use self::failure::Failure;
@@ -64,6 +68,7 @@ use self::job::{Ask, Job, LogEntry, Rare};
 use self::readers::{Reader, Readers};
 use self::shared::Shared;
 use crate::operation::{Lead, Operation, OperationId, SourceKey, SourceName};
+pub use bell::Bell;
 pub use types::*;
 pub use writer::Writer;
 
@@ -120,7 +125,7 @@ impl Store {
         migrate::run(&mut conn)?;
         let contact_secret = contacts::secret(&mut conn)?.into();
         let (sender, receiver) = mpsc::channel(settings.queue.max(1));
-        let shared = Arc::new(Shared::new(lock));
+        let shared = Arc::new(Shared::new(lock, address.file().is_none().then(Outbox::default)));
         let readers = Readers::new(&address, &shared, settings.readers);
         let room = settings.queue.max(1).saturating_mul(KIB_OF_A_PLACE).min(Semaphore::MAX_PERMITS);
         let store = Self {
@@ -142,7 +147,7 @@ impl Store {
         self.shared.work.clone()
     }
 
-    /// Ids of operations that were finished by a commit of this process.
+    /// Ids of operations that were finished: by this process, and by the other nodes as far as they are heard ([`Store::bell`]).
     pub fn finished(&self) -> broadcast::Receiver<OperationId> {
         self.shared.finished.subscribe()
     }

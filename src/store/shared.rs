@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::{Notify, broadcast};
 
+use super::bell::Outbox;
 use super::checkpoint::Checkpointer;
 use super::types::StoreError;
 use crate::operation::OperationId;
@@ -21,24 +22,41 @@ pub(super) struct Shared {
     pub(super) checkpointer: Checkpointer,
     /// How often the writer has connected anew: whatever made it leave its connection made others bad too.
     pub(super) era: AtomicU64,
+    /// What the other nodes are to be told; `None` where there can be none.
+    pub(super) outbox: Option<Outbox>,
     /// Held for as long as this process serves the SQLite file; closing it gives the file free.
     _lock: Option<File>,
 }
 
 impl Shared {
-    pub(super) fn new(lock: Option<File>) -> Self {
+    pub(super) fn new(lock: Option<File>, outbox: Option<Outbox>) -> Self {
         Self {
             work: Arc::new(Notify::new()),
             finished: broadcast::Sender::new(FINISHED_KEPT),
             checkpointer: Checkpointer::default(),
             era: AtomicU64::new(0),
+            outbox,
             _lock: lock,
         }
     }
 
     #[cfg(test)]
     pub(super) fn for_tests() -> Self {
-        Self::new(None)
+        Self::new(None, None)
+    }
+
+    /// What a commit of this process brought about: told to whoever waits here, and left for the other nodes.
+    pub(super) fn committed(&self, work: bool, finished: &[OperationId]) {
+        if work {
+            self.wake();
+        }
+        for id in finished {
+            // Nobody may be listening.
+            let _ = self.finished.send(*id);
+        }
+        if let Some(outbox) = &self.outbox {
+            outbox.put(work, finished);
+        }
     }
 
     /// Wakes whoever waits for work now, and whoever comes next: a wake-up that falls between a worker's look and its wait

@@ -124,7 +124,7 @@ impl Writer {
         }
         let mut again = false;
         let failure = match self.commit(jobs, &mut again) {
-            Ok(effects) => return self.answer(jobs, effects),
+            Ok(effects) => return self.answer(jobs, &effects),
             Err(failure) => failure,
         };
         if self.is_away(&failure) {
@@ -146,7 +146,7 @@ impl Writer {
             let failure = loop {
                 match self.commit(job, &mut again) {
                     Ok(effects) => {
-                        self.answer(job, effects);
+                        self.answer(job, &effects);
                         break None;
                     }
                     Err(failure) if failure.passes() && tries < TRIES => tries += 1,
@@ -211,14 +211,8 @@ impl Writer {
         self.conn.is_none()
     }
 
-    fn answer(&self, jobs: &mut [Job], effects: Effects) {
-        if effects.work {
-            self.shared.wake();
-        }
-        for id in effects.finished {
-            // Nobody may be listening.
-            let _ = self.shared.finished.send(id);
-        }
+    fn answer(&self, jobs: &mut [Job], effects: &Effects) {
+        self.shared.committed(effects.work, &effects.finished);
         for job in jobs {
             job.tell(Ok(()));
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 /// All metrics of a process; cheap to clone.
@@ -24,6 +24,7 @@ pub struct Metrics {
     suspended: IntGaugeVec,
     unexplained: IntGauge,
     unaccounted: IntGauge,
+    clock_offset: Gauge,
 }
 
 impl Metrics {
@@ -79,6 +80,10 @@ impl Metrics {
                 "leadonce_unaccounted",
                 "Logged events whose operation does not exist; must stay 0",
             )?,
+            clock_offset: Gauge::new(
+                "leadonce_clock_offset_seconds",
+                "How far this machine's clock is ahead of the time that leases go by",
+            )?,
         };
         let registry = &metrics.registry;
         registry.register(Box::new(metrics.deliveries.clone()))?;
@@ -94,6 +99,7 @@ impl Metrics {
         registry.register(Box::new(metrics.suspended.clone()))?;
         registry.register(Box::new(metrics.unexplained.clone()))?;
         registry.register(Box::new(metrics.unaccounted.clone()))?;
+        registry.register(Box::new(metrics.clock_offset.clone()))?;
         Ok(metrics)
     }
 
@@ -155,6 +161,11 @@ impl Metrics {
     pub fn ledger(&self, unexplained: i64, unaccounted: i64) {
         self.unexplained.set(unexplained);
         self.unaccounted.set(unaccounted);
+    }
+
+    /// How far this machine's clock is ahead of the time that leases go by; less than zero where it is behind.
+    pub fn clock_offset(&self, seconds: f64) {
+        self.clock_offset.set(seconds);
     }
 
     /// The text that Prometheus reads.

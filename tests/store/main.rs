@@ -7,6 +7,7 @@ mod proxy;
 mod stage;
 
 mod admin;
+mod bell;
 mod claims;
 mod copies;
 mod failures;

@@ -31,6 +31,8 @@ pub(crate) struct Setup {
     pub(crate) more: String,
     /// Where its log goes instead of a file beside the configuration.
     pub(crate) log: Option<PathBuf>,
+    /// What stands in its environment beside the test's own.
+    pub(crate) environment: Vec<(&'static str, PathBuf)>,
 }
 
 impl Default for Setup {
@@ -43,6 +45,7 @@ impl Default for Setup {
             sources: API.to_owned() + FORM,
             more: String::new(),
             log: None,
+            environment: Vec::new(),
         }
     }
 }
@@ -61,6 +64,7 @@ pub(crate) struct Gateway {
     pub(crate) sandbox: Running,
     folder: tempfile::TempDir,
     log: PathBuf,
+    environment: Vec<(&'static str, PathBuf)>,
     child: Option<Child>,
 }
 
@@ -85,7 +89,9 @@ impl Gateway {
             .build()
             .expect("a client");
         let log = setup.log.unwrap_or_else(|| folder.path().join("log"));
-        let mut gateway = Self { url: String::new(), token: String::new(), client, sandbox, folder, log, child: None };
+        let environment = setup.environment;
+        let mut gateway =
+            Self { url: String::new(), token: String::new(), client, sandbox, folder, log, environment, child: None };
         gateway.run();
         // Several gateways may share a store.
         static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -108,6 +114,7 @@ impl Gateway {
             .arg("serve")
             .arg("--config")
             .arg(self.config())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -12,12 +12,14 @@ use serde_json::Value;
 
 use crate::gateway::{API, Answer, PATIENCE, Setup, now};
 use crate::postgres;
+use crate::wall_clock::WallClock;
 
 /// Nodes, their store and their CRM.
 pub(crate) struct Nodes {
     pub(crate) sandbox: Running,
     client: reqwest::Client,
     nodes: Vec<Node>,
+    clocks: Vec<WallClock>,
     folder: tempfile::TempDir,
     _database: postgres::Database,
 }
@@ -35,11 +37,16 @@ impl Nodes {
 
     /// The same with other tables in the configuration.
     pub(crate) async fn start_with(count: usize, more: &str) -> Option<Self> {
-        Self::start_for(count, Setup::default(), more).await
+        Self::start_for(&vec![0; count], Setup::default(), more).await
     }
 
-    /// The same with other lines of the destination.
-    pub(crate) async fn start_for(count: usize, setup: Setup, more: &str) -> Option<Self> {
+    /// The same, the wall clock of each node ahead by so many seconds.
+    pub(crate) async fn start_ahead(ahead: &[i64], more: &str) -> Option<Self> {
+        Self::start_for(ahead, Setup::default(), more).await
+    }
+
+    /// The same with other lines of the destination too.
+    pub(crate) async fn start_for(ahead: &[i64], setup: Setup, more: &str) -> Option<Self> {
         let database = postgres::database()?;
         let sandbox = Sandbox::start("127.0.0.1:0").await.expect("the sandbox starts");
         let folder = tempfile::tempdir().expect("a folder");
@@ -52,8 +59,10 @@ impl Nodes {
         );
         std::fs::write(folder.path().join("leadonce.toml"), text).expect("the configuration is written");
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let mut nodes = Self { sandbox, client, nodes: Vec::new(), folder, _database: database };
-        for place in 0..count {
+        let clocks = (0..ahead.len()).map(|place| WallClock::new(folder.path(), &format!("clock-{place}"))).collect();
+        let mut nodes = Self { sandbox, client, nodes: Vec::new(), clocks, folder, _database: database };
+        for (place, ahead) in ahead.iter().enumerate() {
+            nodes.clocks[place].set(*ahead);
             nodes.nodes.push(Node { url: String::new(), child: None });
             nodes.run(place);
         }
@@ -67,6 +76,7 @@ impl Nodes {
             .arg("serve")
             .arg("--config")
             .arg(self.folder.path().join("leadonce.toml"))
+            .envs(self.clocks[place].environment())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log.expect("a log"))
@@ -77,6 +87,25 @@ impl Nodes {
         let url = line.as_deref().and_then(|line| line.strip_prefix("listening on ")).map(str::to_owned);
         let url = url.unwrap_or_else(|| panic!("a node did not start:\n{}", self.log()));
         self.nodes[place] = Node { url, child: Some(child) };
+    }
+
+    /// Sets the wall clock of a node so many seconds ahead.
+    pub(crate) fn set_ahead(&self, place: usize, seconds: i64) {
+        self.clocks[place].set(seconds);
+    }
+
+    /// What a node shows at an address, once it is as wanted.
+    pub(crate) async fn until(&self, place: usize, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let address = format!("{}{path}", self.nodes[place].url);
+        let start = now();
+        loop {
+            let answer = Answer::of(self.client.get(&address).bearer_auth("shop-token")).await;
+            if wanted(&answer) {
+                return answer;
+            }
+            assert!(start.elapsed() < PATIENCE, "it did not come about: {answer:?}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// A signal by its name: `STOP`, `CONT`, `TERM`.
@@ -131,16 +160,8 @@ impl Nodes {
 
     /// The operation of a key, as a node shows it once it is in that state.
     pub(crate) async fn in_state(&self, place: usize, key: &str, state: &str) -> Value {
-        let address = format!("{}/v1/operations?source=shop&key={key}", self.nodes[place].url);
-        let start = now();
-        loop {
-            let body = Answer::of(self.client.get(&address).bearer_auth("shop-token")).await.body;
-            if body["status"] == state {
-                return body;
-            }
-            assert!(start.elapsed() < PATIENCE, "it did not come about: {body}\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let path = format!("/v1/operations?source=shop&key={key}");
+        self.until(place, &path, |answer| answer.body["status"] == state).await.body
     }
 
     /// Comes back once the CRM is as wanted.
@@ -164,7 +185,8 @@ impl Nodes {
         entities.len()
     }
 
-    fn log(&self) -> String {
+    /// What all nodes logged.
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 }

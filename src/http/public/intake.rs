@@ -93,16 +93,15 @@ async fn take(
     if is_page(inbound) {
         within_limit(inbound, shared)?;
     }
-    let now = shared.clock.now();
     let reception = Reception {
         inbound,
         settings: &shared.settings,
         entropy: shared.entropy.as_ref(),
         delivery_id: request_id(http),
-        now,
+        now: shared.clock.now(),
     };
     let request = read(http, payload, shared, &reception).await?;
-    match inbound.source.receive(&request, now) {
+    match inbound.source.receive(&request, shared.clock.civil()) {
         Ok(received) => {
             if !is_page(inbound) {
                 within_limit(inbound, shared)?;
