@@ -16,6 +16,10 @@ const POLL: Duration = Duration::from_secs(1);
 /// The shortest time between two looks that nothing woke.
 const SOON: Duration = Duration::from_millis(50);
 
+/// How long slots that become free one after the other are gathered, to be filled by one look: a look costs the store as much as
+/// several leads, whether it finds one or a hundred.
+const GATHER: Duration = Duration::from_millis(4);
+
 /// Runs one destination until `stop` says so; comes back when its open calls are answered and written down.
 pub(super) async fn run(
     engine: Arc<Engine>,
@@ -34,6 +38,8 @@ pub(super) async fn run(
         woken.as_mut().enable();
         let wait = turn(&engine, clock.as_ref(), &name, &slots).await;
         if wait.is_zero() {
+            let some = slots.acquire_many(concurrency.div_ceil(4));
+            let _ = tokio::time::timeout(GATHER, some).await;
             continue;
         }
         let slot_free = async {
