@@ -47,8 +47,9 @@ struct Crm {
     blind: bool,
     /// originId of each entity, in the order of creation.
     entities: Vec<String>,
-    /// Titles by originId.
     creates: usize,
+    /// When each create came.
+    times: Vec<At>,
     lookups: usize,
     /// Moves the clock during a call.
     takes: Duration,
@@ -93,6 +94,7 @@ impl SimulatedCrm {
             let create = call.url.contains("crm.item.add");
             if create {
                 crm.creates += 1;
+                crm.times.push(self.clock.now());
             } else {
                 crm.lookups += 1;
             }
@@ -230,7 +232,10 @@ impl World {
     }
 
     async fn open(&self) {
-        self.store.ensure_destinations(vec![(name("crm"), "bitrix24".into())], self.now()).await.expect("rows");
+        self.store
+            .ensure_destinations(["crm", "crm2"].map(|of| (name(of), "bitrix24".into())).into(), self.now())
+            .await
+            .expect("rows");
     }
 
     fn parts(settings: Settings, readers: u32) -> (Self, store::Writer) {
@@ -363,8 +368,8 @@ fn engine(store: &Store, clock: &Arc<ManualClock>, crm: &SimulatedCrm, settings:
         pause: Arc::new(ClockPause(crm.clone())),
         metrics: Metrics::new().expect("metrics"),
     };
-    let lines =
-        HashMap::from([(name("crm"), Line { settings, connector, secrets: Vec::new(), rate_group: "crm".into() })]);
+    let line = Line { settings, connector, secrets: Vec::new(), rate_group: "crm".into() };
+    let lines = HashMap::from([(name("crm"), line.clone()), (name("crm2"), line)]);
     let sources: HashMap<SourceName, Arc<dyn Source>> =
         HashMap::from([(name("plain"), Arc::new(Plain) as Arc<dyn Source>)]);
     Engine::new(ports, node.to_owned(), lines, sources)
@@ -527,6 +532,67 @@ async fn a_retry_after_slows_the_whole_destination() {
 }
 
 #[tokio::test]
+async fn a_limit_slows_every_destination_of_the_account_and_a_good_answer_lets_all_go_on() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Limit(90)]);
+    world.deliver("first").await;
+    world.step().await;
+    let until = world.now().plus(SECOND * 90);
+    let flows = |all: Vec<Destination>| all.into_iter().map(|one| (one.flow.throttled_until, one.flow.probing));
+    let all = world.store.destinations().await.expect("read");
+    assert_eq!(flows(all).collect::<Vec<_>>(), [(Some(until), true); 2]);
+    world.pass(SECOND * 120, SECOND).await;
+    assert_eq!(world.entities(), 1);
+    let all = world.store.destinations().await.expect("read");
+    assert_eq!(flows(all).collect::<Vec<_>>(), [(None, false); 2]);
+}
+
+#[tokio::test]
+async fn c39_an_outage_is_probed_and_its_end_is_a_ramp() {
+    let mut paced = settings();
+    (paced.rate_per_second, paced.burst) = (20.0, 1);
+    let mut world = World::new(paced).await;
+    world.crm.with(|crm| crm.always = Some(Play::Away));
+    for number in 0..200 {
+        world.deliver(&format!("lead {number}")).await;
+    }
+    world.pass(SECOND * 30, SECOND).await;
+    let calls = world.creates();
+    world.pass(SECOND * 300, SECOND).await;
+    let probes = world.creates() - calls;
+    assert!(
+        (8..=25).contains(&probes),
+        "{probes} calls to a CRM that is away for five minutes, {calls} in the first half one"
+    );
+
+    world.crm.with(|crm| crm.always = None);
+    let (end, before) = (world.now(), world.creates());
+    world.pass(SECOND * 60, SECOND / 10).await;
+    let times = world.crm.with(|crm| crm.times.split_off(before));
+    assert!(times[0] <= end.plus(SECOND * 31) && times.len() >= 199, "{} leads", times.len());
+    // An eighth of the rate at first, twice that each two seconds.
+    let within = |from: u32, to: u32| {
+        let since = |at: &At| at.since(times[0]);
+        times[1..].iter().filter(|at| since(at) > SECOND * from && since(at) <= SECOND * to).count()
+    };
+    let each: Vec<usize> = (0..12).map(|second| within(second, second + 1)).collect();
+    assert!((1..=8).contains(&within(0, 2)) && within(0, 6) <= 20 * 6 * 6 / 10, "{each:?}");
+    assert!(each[7..].iter().all(|calls| (17..=20).contains(calls)), "{each:?}");
+    assert_eq!(world.crm.with(|crm| crm.lookups), 0);
+}
+
+#[tokio::test]
+async fn a_lead_alone_that_fails_again_and_again_stops_no_other() {
+    let mut world = World::new(settings()).await;
+    for number in 0..8 {
+        world.play(&[Play::Broken, Play::Good, Play::Good, Play::Good]);
+        world.deliver(&format!("lead {number}")).await;
+        world.pass(SECOND * 2, SECOND).await;
+        assert!(!world.destination().await.flow.probing, "a good answer between them, so it is no outage");
+    }
+}
+
+#[tokio::test]
 async fn an_account_stop_suspends_once_and_resume_sends_one_probe_first() {
     let mut world = World::new(settings()).await;
     world.crm.with(|crm| crm.always = Some(Play::Denied));
@@ -566,7 +632,7 @@ async fn a_probe_ends_with_its_success_although_another_was_noted_a_moment_ago()
     world.deliver("probe").await;
     world.step().await;
     assert_eq!(world.entities(), 2);
-    assert!(!world.destination().await.probing);
+    assert!(!world.destination().await.flow.probing);
 }
 
 #[tokio::test]
@@ -812,9 +878,11 @@ async fn c12_of_a_backlog_the_oldest_goes_first() {
     // Everything has fallen due by now; the rate lets one a second through.
     world.clock.advance(SECOND * 600);
     for number in 0..10 {
-        world.step().await;
+        let before = world.entities();
+        while world.entities() == before {
+            world.pass(SECOND, SECOND).await;
+        }
         assert_eq!(world.operation(&format!("lead {number}")).await.state(), State::Completed, "lead {number} is next");
-        world.clock.advance(SECOND);
     }
 }
 

@@ -16,6 +16,7 @@ use gateway::{PATIENCE, Setup, lead, now};
 use leadonce::clock::At;
 use leadonce::sandbox::{Limit, World};
 use nodes::Nodes;
+use serde_json::json;
 
 /// The limit of the tests' account, in calls a second.
 const LIMIT: usize = 7;
@@ -88,4 +89,47 @@ async fn c27_three_nodes_keep_one_limit_and_use_it_and_a_dead_nodes_share_moves(
     let times = times(&crm);
     assert!(most_in_a_second(&times) <= LIMIT, "{}", most_in_a_second(&times));
     assert!(crm.calls().iter().all(|call| call.fault.is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c39_after_an_outage_three_nodes_send_one_probe_and_then_a_ramp() {
+    const LIMIT: usize = 20;
+    let mut setup = limited(LIMIT);
+    // The longest wait for a probe.
+    setup.destination_tables =
+        setup.destination_tables.replace("[destination.retry]\n", "[destination.retry]\nmax_interval = \"4s\"\n");
+    let Some(nodes) = Nodes::start_for(&[0; 3], setup, "").await else { return };
+    let crm = nodes.sandbox.world().clone();
+    crm.set_limit(Some(Limit::new(LIMIT, 10, MINUTE)));
+    nodes.faults(json!([{"call": "any", "kind": "status_without_commit", "status": 503, "times": 1_000_000}]));
+    deliver(&nodes, 300).await;
+    let calls_until = |count: usize| move |crm: &World| crm.calls().len() >= count;
+    nodes.crm(calls_until(5)).await;
+    // Each node needs a few failures of its own to see it.
+    pause(Duration::from_secs(4)).await;
+    let before = crm.calls().len();
+    pause(Duration::from_secs(10)).await;
+    let during = crm.calls().len() - before;
+    assert!((1..=20).contains(&during), "{during} calls in ten seconds of an outage");
+
+    crm.clear_faults();
+    let (begun, before) = (now(), crm.calls().len());
+    while nodes.entities() < 300 {
+        assert!(begun.elapsed() < 2 * PATIENCE, "{} entities", nodes.entities());
+        pause(Duration::from_millis(100)).await;
+    }
+    let times = times(&crm).split_off(before);
+    let first = times[0];
+    let seconds =
+        |from: u64, to: u64| within(&times, first.plus(Duration::from_secs(from)), first.plus(Duration::from_secs(to)));
+    let each: Vec<usize> = (0..10).map(|second| seconds(second, second + 1)).collect();
+    assert!(seconds(0, 2) <= 14, "{each:?}");
+    assert!(seconds(7, 10) >= 45, "{each:?}");
+    assert!(most_in_a_second(&times) <= LIMIT, "{}", most_in_a_second(&times));
+    let refused = crm
+        .calls()
+        .iter()
+        .filter(|call| call.fault == Some("throttled") || call.fault == Some("access_denied"))
+        .count();
+    assert_eq!(refused, 0);
 }

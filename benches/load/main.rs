@@ -277,6 +277,7 @@ fn claim(bed: &Bed, waiting: u64) {
         now: clock.now(),
         creates: 100,
         lookups: 100,
+        fresh: 0,
         lease_until: clock.now().plus(Duration::from_secs(60)),
         lookup_again_at: clock.now().plus(Duration::from_secs(60)),
         grace: Duration::from_secs(5),

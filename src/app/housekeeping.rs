@@ -42,8 +42,9 @@ pub(super) struct Housekeeping {
 }
 
 impl Housekeeping {
-    /// Counts, and opens and closes the incidents that follow from the counts.
+    /// Looks for uncertain outcomes, counts, and opens and closes the incidents that follow from the counts.
     pub(super) async fn count(&self) -> Result<(), StoreError> {
+        self.engine.look_around().await?;
         // Read first: an incident that opens while the rest is read is not judged by what was read before it.
         let known = self.store.incidents().await?;
         let census = self.store.census().await?;
@@ -139,6 +140,7 @@ fn incidents(census: &Census, destinations: &[Destination], now: At) -> BTreeMap
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Flow;
 
     const NOW: At = At::from_seconds(1_800_000_000);
 
@@ -172,8 +174,7 @@ mod tests {
             reason: Some("ACCESS_DENIED".into()),
             since: NOW,
             epoch: 1,
-            probing: false,
-            throttled_until: None,
+            flow: Flow::default(),
             last_success_at: None,
         };
         let reviews = vec![("likely_copy".to_owned(), 7), ("unreadable".to_owned(), 0)];

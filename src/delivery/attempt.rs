@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::engine::{Engine, guarded};
 use super::rate::Grant;
 use super::retry::{self, Facts};
+use super::sights::send_of;
 use super::{Line, LookupPolicy};
 use crate::clock::At;
 use crate::crm::{Call, Exchange, Order};
@@ -74,7 +75,7 @@ impl Engine {
             Err(panic) => (None, failure(FailureClass::NotExecuted, &panic)),
         };
         let ended_at = self.now();
-        self.note_end(calling.id);
+        self.sights(|sights, now| sights.note_end(send_of(&calling), now));
         let class = match &outcome {
             CreateOutcome::Created(_) => "ok",
             CreateOutcome::Failed(failure) => failure.class.as_str(),
@@ -170,8 +171,12 @@ impl Engine {
         };
         // What the answer means for the destination is written first: were the lead released before the suspension stands,
         // it would be sent again at once.
-        if let (CreateOutcome::Failed(failure), Some(_)) = (&outcome, exchange) {
-            self.heed(&calling, failure, &line.settings).await;
+        if exchange.is_some() {
+            let failure = match &outcome {
+                CreateOutcome::Created(_) => None,
+                CreateOutcome::Failed(failure) => Some(failure),
+            };
+            self.heed(&calling, failure, attempt.started_at).await;
         }
         let mut current = calling;
         for _ in 0..MOVES {

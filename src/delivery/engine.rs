@@ -9,17 +9,22 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::Line;
+use super::heed::Seen;
 use super::rate::{self, Rate};
-use super::{Line, Settings};
+use super::sights::{Sights, send_of};
 use crate::clock::{At, Clock, Entropy, uuid_v7};
 use crate::crm::{Order, Transport};
 use crate::intake::{Request, Source};
-use crate::operation::{DestinationName, Failure, FailureClass, Lead, Operation, OperationId, SourceName, Status};
+use crate::operation::{DestinationName, Lead, Operation, SourceName, Status};
 use crate::store::{Store, StoreError, StoredDelivery, Take, Taken, Update, Updated, Work};
 use crate::telemetry::Metrics;
 
 /// A lease counts as expired only this long after its end, so that small differences between clocks do not matter.
 pub const GRACE: Duration = Duration::from_secs(5);
+
+/// So many uncertain operations are known beforehand; others are when they are looked up.
+const MOST_UNCERTAIN: usize = 10_000;
 
 /// Waiting, as the shell lets it be done.
 pub trait Pause: Send + Sync + std::fmt::Debug {
@@ -54,9 +59,9 @@ pub struct Engine {
     sources: HashMap<SourceName, Arc<dyn Source>>,
     /// By rate group.
     pub(super) rates: HashMap<String, Rate>,
-    /// Monotonic time at which this process saw a send end or, where it did not (another node's send, one before a restart),
-    /// first met its operation: no earlier moment is proven by this process's own clock.
-    ended: Mutex<HashMap<OperationId, Duration>>,
+    sights: Mutex<Sights>,
+    /// What this node knows of each destination beside its row.
+    pub(super) seen: Mutex<HashMap<DestinationName, Seen>>,
     /// The destination's epoch and the monotonic time of the last success that was noted with it.
     successes: Mutex<HashMap<DestinationName, (i64, Duration)>>,
 }
@@ -70,7 +75,16 @@ impl Engine {
         sources: HashMap<SourceName, Arc<dyn Source>>,
     ) -> Self {
         let rates = rate::of_lines(&lines);
-        Self { ports, node, lines, sources, rates, ended: Mutex::default(), successes: Mutex::default() }
+        Self {
+            ports,
+            node,
+            lines,
+            sources,
+            rates,
+            sights: Mutex::default(),
+            seen: Mutex::default(),
+            successes: Mutex::default(),
+        }
     }
 
     /// What comes from outside.
@@ -122,6 +136,7 @@ impl Engine {
                 now,
                 creates: granted,
                 lookups: granted,
+                fresh: self.fresh(granted),
                 lease_until: now.plus(settings.lease),
                 lookup_again_at: now.plus(settings.lease),
                 grace: GRACE,
@@ -135,7 +150,16 @@ impl Engine {
             share.ungrant(granted.saturating_sub(used));
             share.note_hunger(waits && used == granted && used < slots, self.ports.clock.monotonic());
         });
+        if let Ok(taken) = &taken {
+            self.note_flow(name, &taken.flow, now);
+        }
         taken
+    }
+
+    /// The new leads' share of so many calls: a quarter, in the long run.
+    fn fresh(&self, calls: usize) -> usize {
+        let by_chance = self.ports.entropy.fraction() * 4.0 < f64::from(u8::try_from(calls % 4).unwrap_or(0));
+        calls / 4 + usize::from(by_chance)
     }
 
     /// How long until the rate allows a call.
@@ -152,21 +176,20 @@ impl Engine {
         uuid_v7(self.now(), self.ports.entropy.as_ref())
     }
 
-    /// Notes that this process saw the send of an operation end just now.
-    pub(super) fn note_end(&self, id: OperationId) {
+    /// What this process has seen of sends, at this moment of the monotonic clock.
+    pub(super) fn sights<T>(&self, f: impl FnOnce(&mut Sights, Duration) -> T) -> T {
         let now = self.ports.clock.monotonic();
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(id, now);
+        f(&mut self.sights.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
 
-    /// Whether settle has passed on the monotonic clock since the send can last have ended (contract 4.1 rule 3).
-    pub(super) fn settled(&self, id: OperationId, settle: Duration) -> bool {
-        let now = self.ports.clock.monotonic();
-        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(now);
-        now >= ended.saturating_add(settle)
+    /// Looks for operations whose outcome is uncertain, whoever sent them. Should be called every few seconds.
+    pub async fn look_around(&self) -> Result<(), StoreError> {
+        let uncertain = self.ports.store.uncertain(MOST_UNCERTAIN).await?;
+        self.sights(|sights, now| sights.look_around(&uncertain, now));
+        Ok(())
     }
 
-    /// Notes a confirmed create with its destination, which ends a probe too: in each epoch of the destination at once, then
-    /// once a second. A write for each would cost as much as the result itself.
+    /// Notes a confirmed create with its destination: in each epoch of the destination at once, then once a second. A write for each would cost as much as the result itself.
     pub(super) async fn note_success(&self, operation: &Operation) -> Result<(), StoreError> {
         let (name, epoch) = (&operation.destination, operation.series_epoch);
         let now = self.ports.clock.monotonic();
@@ -186,7 +209,7 @@ impl Engine {
         }
         // The end of a send matters only while its outcome is open.
         if !matches!(operation.status, Status::Calling { .. } | Status::Reconciling { .. }) {
-            self.ended.lock().unwrap_or_else(PoisonError::into_inner).remove(&operation.id);
+            self.sights(|sights, _| sights.forget(send_of(operation)));
         }
     }
 
@@ -254,50 +277,6 @@ impl Engine {
                 other => return other,
             }
         }
-    }
-
-    /// Does what a failed call means for its destination, beyond the one lead. A store that is away must not cost the answer
-    /// itself, which is written next and waits for it: the next such answer is heeded.
-    pub(super) async fn heed(&self, operation: &Operation, failure: &Failure, settings: &Settings) {
-        if let Err(error) = self.heed_or_fail(operation, failure, settings).await {
-            tracing::warn!(destination = %operation.destination, %error, "the destination's state could not be written");
-        }
-    }
-
-    async fn heed_or_fail(
-        &self,
-        operation: &Operation,
-        failure: &Failure,
-        settings: &Settings,
-    ) -> Result<(), StoreError> {
-        let name = operation.destination.clone();
-        match failure.class {
-            FailureClass::Account => {
-                let epoch = Some(operation.series_epoch);
-                let text = format!("{name} is suspended: {}", failure.message);
-                if self.ports.store.suspend(name.clone(), epoch, failure.message.clone(), None, self.now()).await? {
-                    tracing::error!(destination = %name, reason = failure.message, "destination suspended; its leads wait for resume");
-                    // Suspended again before the end of the last time was noticed: that is another incident.
-                    let key = format!("destination_suspended:{name}");
-                    if !self.ports.store.open_incident(key.clone(), text.clone(), self.now()).await? {
-                        self.ports.store.close_incident(key.clone(), self.now()).await?;
-                        self.ports.store.open_incident(key, text, self.now()).await?;
-                    }
-                }
-            }
-            FailureClass::Throttled => {
-                let wait =
-                    failure.retry_after.unwrap_or(settings.retry.initial_interval).min(settings.retry.max_elapsed);
-                tracing::warn!(destination = %name, wait_ms = wait.as_millis(), "the CRM's rate limit: the destination slows down");
-                self.ports.store.throttle(name, self.now().plus(wait)).await?;
-            }
-            FailureClass::Rejected | FailureClass::Duplicate => {
-                // The account answered about the lead: it works.
-                self.ports.store.probe_passed(name).await?;
-            }
-            FailureClass::NotSent | FailureClass::NotExecuted | FailureClass::Uncertain => {}
-        }
-        Ok(())
     }
 }
 

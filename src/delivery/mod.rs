@@ -8,12 +8,15 @@
 
 mod attempt;
 mod engine;
+mod flow;
+mod heed;
 mod leases;
 mod pace;
 mod rate;
 mod reconcile;
 pub mod retry;
 mod share;
+mod sights;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -31,6 +31,11 @@ impl Pace {
         Self { interval: seconds(1.0 / per_second), tolerance: seconds((burst - 1.0).max(0.0) / per_second) }
     }
 
+    /// The same at a part of the rate, and without a burst.
+    pub(super) fn slower(&self, part: f64) -> Self {
+        Self { interval: self.interval.div_f64(part), tolerance: self.tolerance.min(CATCH_UP) }
+    }
+
     /// The earliest moment for a call.
     pub(super) fn earliest(&self, full_at: Duration) -> Duration {
         full_at.saturating_sub(self.tolerance)

@@ -12,6 +12,10 @@ use super::{Line, Settings};
 use crate::operation::DestinationName;
 use crate::store::StoreError;
 
+/// Steps of waiting at the gate: timers know nothing shorter, and what the share holds may change meanwhile.
+const SHORTEST_STEP: Duration = Duration::from_millis(1);
+const LONGEST_STEP: Duration = Duration::from_millis(50);
+
 /// One rate group on this node.
 #[derive(Debug)]
 pub(super) struct Rate {
@@ -76,8 +80,7 @@ impl Engine {
                     grant.left = true;
                     return true;
                 }
-                // In short steps: what the share holds may change meanwhile.
-                Err(wait) => self.ports.pause.pause(wait.min(Duration::from_millis(50))).await,
+                Err(wait) => self.ports.pause.pause(wait.clamp(SHORTEST_STEP, LONGEST_STEP)).await,
             }
         }
         false

@@ -6,6 +6,7 @@ use super::attempt::{change, excerpt_of, masked_failure, shown, status_of, told}
 use super::engine::{Engine, guarded};
 use super::rate::Grant;
 use super::retry::{self, Facts};
+use super::sights::send_of;
 use crate::operation::transition::{Change, Event, apply};
 use crate::operation::{Failure, FailureClass, LookupOutcome, Operation, Status};
 use crate::store::{AttemptEnd, AttemptWrite, CallKind, NewAttempt, StoreError, Update, Updated};
@@ -28,7 +29,7 @@ impl Engine {
             return Ok(());
         }
         let begun_at = self.now();
-        let settled_monotonic = self.settled(operation.id, policy.settle);
+        let unsettled = self.sights(|sights, now| sights.unsettled(send_of(&operation), policy.settle, now));
 
         let call = guarded(|| line.connector.look_up(&order)).ok().flatten();
         let (exchange, outcome) = match &call {
@@ -55,13 +56,14 @@ impl Engine {
 
         let event = Event::LookedUp {
             begun_at,
-            settled_monotonic,
+            settled_monotonic: unsettled.is_zero(),
             settle: policy.settle,
             trusted: policy.trusted,
             give_up: policy.give_up,
             outcome: outcome.clone(),
             next_lookup_at: retry::next_lookup(
                 ended_at,
+                send_ended_at.plus(policy.settle).max(ended_at.plus(unsettled)),
                 send_ended_at,
                 told_to_wait(&outcome),
                 &policy,
@@ -102,8 +104,12 @@ impl Engine {
             ..change(operation.clone(), (*after).clone(), "looked_up")
         };
         // As with a create: were the operation's next step written first, it could overtake the suspension.
-        if let (LookupOutcome::Failed(failure), Some(_)) = (&outcome, &exchange) {
-            self.heed(&operation, failure, &line.settings).await;
+        if exchange.is_some() {
+            let failure = match &outcome {
+                LookupOutcome::Found(_) => None,
+                LookupOutcome::Failed(failure) => Some(failure),
+            };
+            self.heed(&operation, failure, begun_at).await;
         }
         // Where it moved on, a late answer or a person was faster; the look-up is taken again if it is still needed.
         if let Updated::Done = self.store_result(update).await? {

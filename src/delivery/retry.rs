@@ -62,13 +62,8 @@ pub fn decide(
 
 fn again(facts: &Facts, policy: &RetryPolicy, jitter: f64) -> Decision {
     let left = policy.max_elapsed.saturating_sub(facts.now.since(facts.series_since));
-    let spread = fraction(policy.jitter);
-    let jitter = fraction(jitter);
-    // Spread around a centre that leaves room for it, so that waits at the cap do not all end in the same second.
-    let centre =
-        interval(facts.consecutive, policy).min(times(policy.max_interval, 1.0 / (1.0 + spread))).max(SHORTEST_WAIT);
-    // Rounding may carry the widest wait over the cap by a nanosecond.
-    let own = times(centre, 1.0 - spread + 2.0 * spread * jitter).min(policy.max_interval).max(SHORTEST_WAIT);
+    let (spread, jitter) = (fraction(policy.jitter), fraction(jitter));
+    let (centre, own) = (centre(facts.consecutive, policy), own_wait(facts.consecutive, policy, jitter));
     let (least, wait) = match facts.retry_after {
         // More than the whole budget is no serious answer: it is cut to what is left of the budget, for one last try.
         Some(told) if told > policy.max_elapsed => (left.max(centre), left),
@@ -78,6 +73,20 @@ fn again(facts: &Facts, policy: &RetryPolicy, jitter: f64) -> Decision {
     };
     // Chance spreads the wait; it never decides whether there is another try.
     if least > left { Decision::GiveUp } else { Decision::RetryAt(facts.now.plus(wait.min(left))) }
+}
+
+/// A wait of our own after so many failures in a row: the interval, spread by chance (`jitter` in `0.0..1.0`).
+pub(super) fn own_wait(consecutive: u32, policy: &RetryPolicy, jitter: f64) -> Duration {
+    let (spread, centre) = (fraction(policy.jitter), centre(consecutive, policy));
+    // Rounding may carry the widest wait over the cap by a nanosecond.
+    let wait = times(centre, 1.0 - spread + 2.0 * spread * fraction(jitter));
+    wait.min(policy.max_interval).max(SHORTEST_WAIT)
+}
+
+/// What waits are spread around. It leaves room for that, so that waits at the cap do not all end in the same second.
+fn centre(consecutive: u32, policy: &RetryPolicy) -> Duration {
+    let most = times(policy.max_interval, 1.0 / (1.0 + fraction(policy.jitter)));
+    interval(consecutive, policy).min(most).max(SHORTEST_WAIT)
 }
 
 /// When a create may start after a trusted look-up found nothing, or `None` where attempts or time are used up.
@@ -95,16 +104,16 @@ pub fn after_absent(facts: &Facts, policy: &RetryPolicy, jitter: f64) -> Option<
 ///
 /// The distance is `first_after` and then doubles: it equals the time that has passed since the send, at most
 /// `max_interval`, so it needs no counter and is the same after a restart. One look-up falls on the end of settle, so that an
-/// empty one counts as soon as it can. `retry_after` is what the CRM asked for; it is never undercut, up to `max_elapsed`.
+/// empty one counts as soon as it can (`settled_at`: by the store's clock and the process's own). `retry_after` is what the CRM asked for; it is never undercut, up to `max_elapsed`.
 pub fn next_lookup(
     now: At,
+    settled_at: At,
     send_ended_at: At,
     retry_after: Option<Duration>,
     lookup: &LookupPolicy,
     policy: &RetryPolicy,
 ) -> At {
     let distance = now.since(send_ended_at).max(lookup.first_after).min(policy.max_interval).max(SHORTEST_WAIT);
-    let settled_at = send_ended_at.plus(lookup.settle);
     let next = now.plus(distance);
     let next = if now < settled_at { next.min(settled_at) } else { next };
     let told = retry_after.unwrap_or(Duration::ZERO).min(policy.max_elapsed);
@@ -271,7 +280,7 @@ mod tests {
         let mut at = START.plus(LOOKUP.first_after);
         let mut seconds = vec![at.since(START).as_secs()];
         for _ in 0..8 {
-            at = next_lookup(at, START, None, &LOOKUP, &POLICY);
+            at = next_lookup(at, START.plus(LOOKUP.settle), START, None, &LOOKUP, &POLICY);
             seconds.push(at.since(START).as_secs());
         }
         assert_eq!(seconds, [5, 10, 20, 40, 80, 120, 240, 480, 780]);
@@ -280,7 +289,10 @@ mod tests {
     #[test]
     fn a_look_up_waits_as_long_as_the_crm_asked() {
         let now = START.plus(LOOKUP.first_after);
-        let asked = |seconds| next_lookup(now, START, Some(Duration::from_secs(seconds)), &LOOKUP, &POLICY).since(now);
+        let asked = |seconds| {
+            next_lookup(now, START.plus(LOOKUP.settle), START, Some(Duration::from_secs(seconds)), &LOOKUP, &POLICY)
+                .since(now)
+        };
         assert_eq!(asked(1).as_secs(), 5);
         assert_eq!(asked(600).as_secs(), 600);
         assert_eq!(asked(u64::MAX), POLICY.max_elapsed);
@@ -377,9 +389,9 @@ mod tests {
             facts in any_facts(), policy in any_policy(), settle in any_duration(), first_after in any_duration(),
         ) {
             let lookup = LookupPolicy { settle, first_after, ..LOOKUP };
-            let next = next_lookup(facts.now, facts.series_since, facts.retry_after, &lookup, &policy);
-            prop_assert!(next >= facts.now);
             let settled_at = facts.series_since.plus(settle);
+            let next = next_lookup(facts.now, settled_at, facts.series_since, facts.retry_after, &lookup, &policy);
+            prop_assert!(next >= facts.now);
             if facts.now < settled_at && facts.retry_after.is_none() {
                 prop_assert!(next <= settled_at.max(facts.now.plus(SHORTEST_WAIT)));
             }

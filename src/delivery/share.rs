@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::flow::ramp;
 use super::leases::Wish;
 use super::pace::{Layout, Pace};
 use crate::clock::At;
@@ -50,6 +51,9 @@ pub(super) struct Share {
     full_at: Duration,
     /// Calls that were granted and have not left yet.
     granted: usize,
+    /// When the destination's probe passed, if it was slowed down: the spacing is wider for a while. By the store's clock,
+    /// and monotonic.
+    ramp_from: Option<(At, Duration)>,
     /// Whether more work waited at the last look than the share allowed.
     hungry: bool,
     look_at: Duration,
@@ -59,7 +63,7 @@ impl Share {
     pub(super) fn new(layout: Layout) -> Self {
         let together = layout.together(0..layout.count);
         let (full_at, look_at) = (Duration::ZERO, Duration::ZERO);
-        Self { layout, held: Vec::new(), together, full_at, granted: 0, hungry: false, look_at }
+        Self { layout, held: Vec::new(), together, full_at, granted: 0, ramp_from: None, hungry: false, look_at }
     }
 
     /// Grants calls that may leave soon, so many at most.
@@ -67,7 +71,7 @@ impl Share {
         let at = now.saturating_add(AHEAD);
         let usable = self.held.iter().filter(|held| held.usable(now));
         let fits = usable.map(|held| held.pace.fits(held.full_at, now, at)).fold(0, usize::saturating_add);
-        let fits = fits.min(self.together.fits(self.full_at, now, at));
+        let fits = fits.min(self.even(now).fits(self.full_at, now, at));
         let granted = fits.saturating_sub(self.granted).min(most);
         self.granted += granted;
         granted
@@ -82,9 +86,10 @@ impl Share {
     ///
     /// The first partition that may is used: while there is little to do, the others fall idle and are given back.
     pub(super) fn leave(&mut self, now: Duration) -> Result<(), Duration> {
-        let even = self.together.earliest(self.full_at);
-        if even > now {
-            return Err(even - now);
+        let even = self.even(now);
+        let earliest = even.earliest(self.full_at);
+        if earliest > now {
+            return Err(earliest - now);
         }
         let usable = || self.held.iter().enumerate().filter(|(_, held)| held.usable(now));
         let Some((place, earliest)) = usable()
@@ -99,7 +104,7 @@ impl Share {
         if let Some(held) = self.held.get_mut(place) {
             held.full_at = held.pace.after_call(held.full_at, now);
         }
-        self.full_at = self.together.after_call(self.full_at, now);
+        self.full_at = even.after_call(self.full_at, now);
         self.ungrant(1);
         Ok(())
     }
@@ -110,9 +115,28 @@ impl Share {
         let Some(earliest) = usable.map(|held| held.pace.earliest(held.full_at)).min() else {
             return self.look_at.saturating_sub(now);
         };
-        let earliest = earliest.max(self.together.earliest(self.full_at));
+        let earliest = earliest.max(self.even(now).earliest(self.full_at));
         let wait = earliest.saturating_sub(now.saturating_add(AHEAD));
         if self.granted > 0 { wait.max(UNKNOWN) } else { wait }
+    }
+
+    /// Notes when the destination's probe passed. Whatever this node thought was left of the budget was not: calls begin
+    /// with an empty bucket, and slowly.
+    pub(super) fn note_ramp(&mut self, from: At, at: At, now: Duration) {
+        let since = at.since(from);
+        if self.ramp_from.is_some_and(|(known, _)| known >= from) || ramp(since) >= 1.0 {
+            return;
+        }
+        self.ramp_from = Some((from, now.saturating_sub(since)));
+        for held in &mut self.held {
+            held.full_at = held.full_at.max(held.pace.emptied(now));
+        }
+    }
+
+    /// The spacing of all calls of this node at a moment.
+    fn even(&self, now: Duration) -> Pace {
+        let part = self.ramp_from.map_or(1.0, |(_, from)| ramp(now.saturating_sub(from)));
+        if part < 1.0 { self.together.slower(part) } else { self.together }
     }
 
     /// Notes whether more work waits than was granted. Where that is new and nothing is held, leases are looked at next.
@@ -297,6 +321,32 @@ mod tests {
         let mut nodes = Nodes::new(100_000.0, 1_000, 1);
         let left = (0..100).filter(|_| nodes.turn(0, true, ms(0))).count();
         assert!(left >= 62, "{left}");
+    }
+
+    #[test]
+    fn after_a_probe_passed_calls_begin_slowly_and_come_back_to_the_whole_rate() {
+        let mut nodes = Nodes::new(16.0, 8, 1);
+        let mut left = Vec::new();
+        for step in 0..6_000 {
+            let now = ms(step * 5);
+            if nodes.turn(0, true, now) {
+                left.push(now);
+            }
+            if now == ms(10_000) {
+                nodes.shares[0].note_ramp(START.plus(now), START.plus(now), now);
+            }
+            // Each take tells it again.
+            if now > ms(10_000) {
+                nodes.shares[0].note_ramp(START.plus(ms(10_000)), START.plus(now), now);
+            }
+        }
+        let within = |from: u64, to: u64| left.iter().filter(|at| **at > ms(from) && **at <= ms(to)).count();
+        assert!(within(10_000, 12_000) <= 8, "{}", within(10_000, 12_000));
+        assert!(within(10_000, 12_000) >= 3, "{}", within(10_000, 12_000));
+        assert!(within(12_000, 14_000) < within(14_000, 16_000));
+        assert!(within(18_000, 28_000) >= 144, "{}", within(18_000, 28_000));
+        let mut in_ramp = left.windows(3).filter(|three| three[0] > ms(10_000) && three[2] < ms(15_000));
+        assert!(in_ramp.all(|three| three[2] - three[0] >= ms(100)), "a burst: {left:?}");
     }
 
     proptest! {

@@ -1,15 +1,16 @@
 //! Destinations: whether a CRM account takes calls now (contract 4.1 rules 5 and 6).
 
+use diesel::dsl::exists;
 use diesel::prelude::*;
 
 use super::codec::clean;
 use super::conn::{AnyConn, on_each};
 use super::failure::Failure;
-use super::schema::destinations;
-use super::types::{Audit, Destination, StoreError};
+use super::schema::{destinations, operations};
+use super::types::{Audit, Destination, Flow, StoreError};
 use super::{Store, changes};
 use crate::clock::At;
-use crate::operation::DestinationName;
+use crate::operation::{DestinationName, Operation};
 
 #[derive(Debug, Clone, Queryable, Selectable)]
 #[diesel(table_name = destinations)]
@@ -23,6 +24,9 @@ struct DestinationRow {
     probing: bool,
     throttled_until: Option<i64>,
     last_success_at: Option<i64>,
+    slowed_at: Option<i64>,
+    setbacks: i64,
+    ramp_from: Option<i64>,
 }
 
 impl TryFrom<DestinationRow> for Destination {
@@ -37,8 +41,13 @@ impl TryFrom<DestinationRow> for Destination {
             reason: row.reason,
             since: At::from_micros(row.since),
             epoch: row.epoch,
-            probing: row.probing,
-            throttled_until: row.throttled_until.map(At::from_micros),
+            flow: Flow {
+                throttled_until: row.throttled_until.map(At::from_micros),
+                probing: row.probing,
+                slowed_at: row.slowed_at.map(At::from_micros),
+                setbacks: u32::try_from(row.setbacks).unwrap_or(u32::MAX),
+                ramp_from: row.ramp_from.map(At::from_micros),
+            },
             last_success_at: row.last_success_at.map(At::from_micros),
         })
     }
@@ -106,17 +115,40 @@ fn all(conn: &mut AnyConn) -> Result<Vec<Destination>, Failure> {
 pub(super) fn for_take(conn: &mut AnyConn, name: &DestinationName) -> Result<Option<Destination>, Failure> {
     let Some(seen) = one(conn, name)? else { return Ok(None) };
     match conn {
-        AnyConn::Postgres(conn) if seen.probing => {
-            let row: Option<DestinationRow> = destinations::table
-                .find(name.as_str())
-                .for_no_key_update()
-                .select(DestinationRow::as_select())
-                .get_result(conn)
-                .optional()?;
-            Ok(row.map(Destination::try_from).transpose()?)
-        }
+        AnyConn::Postgres(_) if seen.flow.probing => locked(conn, name),
         AnyConn::Postgres(_) | AnyConn::Sqlite(_) => Ok(Some(seen)),
     }
+}
+
+/// The destination; on PostgreSQL nobody else changes it until this transaction ends.
+fn locked(conn: &mut AnyConn, name: &DestinationName) -> Result<Option<Destination>, Failure> {
+    if let AnyConn::Postgres(conn) = conn {
+        let row = destinations::table.find(name.as_str()).select(destinations::epoch);
+        row.for_no_key_update().get_result::<i64>(conn).optional()?;
+    }
+    one(conn, name)
+}
+
+/// Whether the destination's probe is under way: a claimed create, or a look-up of which nothing was written yet.
+pub(super) fn probe_is_out(conn: &mut AnyConn, name: &DestinationName, now: At) -> Result<bool, Failure> {
+    let probe = destinations::table
+        .find(name.as_str())
+        .select((destinations::probe_operation.assume_not_null(), destinations::probe_version.assume_not_null()))
+        .filter(destinations::probe_operation.is_not_null().and(destinations::probe_version.is_not_null()));
+    let probe: Option<(String, i64)> = on_each!(conn, |c| probe.get_result(c)).optional()?;
+    let Some((operation, version)) = probe else { return Ok(false) };
+    let looked_up = operations::version.eq(version).and(operations::next_lookup_at.gt(now.micros()));
+    let out =
+        operations::table.find(operation).filter(operations::lease_until.is_not_null().or(looked_up.assume_not_null()));
+    Ok(on_each!(conn, |c| diesel::select(exists(out)).get_result(c))?)
+}
+
+/// Notes which operation is the probe.
+pub(super) fn note_probe(conn: &mut AnyConn, name: &DestinationName, probe: &Operation) -> Result<(), Failure> {
+    diesel::update(destinations::table.find(name.as_str()))
+        .set((destinations::probe_operation.eq(probe.id.to_string()), destinations::probe_version.eq(probe.version)))
+        .execute(conn)?;
+    Ok(())
 }
 
 /// Whether the destination takes calls and is still in that epoch; on PostgreSQL it stays so until this transaction ends.
@@ -175,35 +207,42 @@ fn resume(conn: &mut AnyConn, name: &DestinationName, at: At, again: bool) -> Re
             destinations::epoch.eq(destinations::epoch + 1),
             destinations::probing.eq(true),
             destinations::throttled_until.eq(None::<i64>),
+            // What was called before shows nothing about the account as it is now.
+            destinations::slowed_at.eq(at.micros()),
+            destinations::setbacks.eq(0),
         ))
         .execute(conn)?;
-    let before = hit == 0 && again && one(conn, name)?.is_some_and(|d| d.probing && d.since == at);
+    let before = hit == 0 && again && one(conn, name)?.is_some_and(|d| d.flow.probing && d.since == at);
     Ok(Done::of(hit, before))
 }
 
-/// No call before that time; an earlier wait is never shortened.
-fn throttle(conn: &mut AnyConn, name: &DestinationName, until: At) -> Result<(), Failure> {
-    let shorter = destinations::throttled_until.is_null().or(destinations::throttled_until.lt(until.micros()));
-    diesel::update(destinations::table.find(name.as_str()).filter(shorter))
-        .set(destinations::throttled_until.eq(until.micros()))
+/// Changes how calls may leave for an active destination; whether its probe is over by that.
+fn change_flow(
+    conn: &mut AnyConn,
+    name: &DestinationName,
+    change: impl Fn(&Flow) -> Option<Flow>,
+) -> Result<bool, Failure> {
+    let Some(found) = locked(conn, name)?.filter(|found| !found.suspended) else { return Ok(false) };
+    let Some(flow) = change(&found.flow) else { return Ok(false) };
+    diesel::update(destinations::table.find(name.as_str()))
+        .set((
+            destinations::throttled_until.eq(flow.throttled_until.map(At::micros)),
+            destinations::probing.eq(flow.probing),
+            destinations::slowed_at.eq(flow.slowed_at.map(At::micros)),
+            destinations::setbacks.eq(i64::from(flow.setbacks)),
+            destinations::ramp_from.eq(flow.ramp_from.map(At::micros)),
+        ))
         .execute(conn)?;
-    Ok(())
+    Ok(found.flow.probing && !flow.probing)
 }
 
-/// A create was confirmed. Whether that ended a probe, so that the others may go.
-fn succeeded(conn: &mut AnyConn, name: &DestinationName, at: At) -> Result<bool, Failure> {
-    let ended = probe_passed(conn, name)?;
+/// A create was confirmed.
+fn succeeded(conn: &mut AnyConn, name: &DestinationName, at: At) -> Result<(), Failure> {
     let older = destinations::last_success_at.is_null().or(destinations::last_success_at.lt(at.micros()));
     diesel::update(destinations::table.find(name.as_str()).filter(older))
         .set(destinations::last_success_at.eq(at.micros()))
         .execute(conn)?;
-    Ok(ended)
-}
-
-/// The account answered about a lead. Whether that ended a probe.
-fn probe_passed(conn: &mut AnyConn, name: &DestinationName) -> Result<bool, Failure> {
-    let probing = destinations::table.find(name.as_str()).filter(destinations::probing.eq(true));
-    Ok(diesel::update(probing).set(destinations::probing.eq(false)).execute(conn)? == 1)
+    Ok(())
 }
 
 impl Store {
@@ -252,19 +291,27 @@ impl Store {
         self.write_and_wake(work, |resumed| *resumed).await
     }
 
-    /// No call before that time; never shortens an earlier wait.
-    pub async fn throttle(&self, name: DestinationName, until: At) -> Result<(), StoreError> {
-        self.write(move |conn, _| throttle(conn, &name, until)).await
-    }
-
-    /// A create was confirmed: ends probing, notes the time.
-    pub async fn succeeded(&self, name: DestinationName, at: At) -> Result<(), StoreError> {
+    /// Changes how calls may leave for these destinations, where they are active.
+    pub async fn change_flow(
+        &self,
+        mut names: Vec<DestinationName>,
+        change: impl Fn(&Flow) -> Option<Flow> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        // In one order, so that two nodes do not wait for each other.
+        names.sort_unstable();
+        let work = move |conn: &mut AnyConn, _| {
+            let mut over = false;
+            for name in &names {
+                over |= change_flow(conn, name, &change)?;
+            }
+            Ok(over)
+        };
         // The end of a probe lets the others go.
-        self.write_and_wake(move |conn, _| succeeded(conn, &name, at), |ended| *ended).await.map(drop)
+        self.write_and_wake(work, |over| *over).await.map(drop)
     }
 
-    /// The account answered about a lead: ends probing.
-    pub async fn probe_passed(&self, name: DestinationName) -> Result<(), StoreError> {
-        self.write_and_wake(move |conn, _| probe_passed(conn, &name), |ended| *ended).await.map(drop)
+    /// A create was confirmed: notes the time.
+    pub async fn succeeded(&self, name: DestinationName, at: At) -> Result<(), StoreError> {
+        self.write(move |conn, _| succeeded(conn, &name, at)).await
     }
 }

@@ -209,6 +209,11 @@ impl Store {
         answered(answer).await
     }
 
+    /// Operations whose outcome is uncertain, each with the number of its last create; so many at most.
+    pub async fn uncertain(&self, most: usize) -> Result<Vec<(OperationId, u32)>, StoreError> {
+        self.read(move |conn| take::uncertain(conn, most)).await
+    }
+
     /// One conditional change.
     pub async fn update(&self, update: Update) -> Result<Updated, StoreError> {
         let (ask, answer) = Ask::new(update);

@@ -69,12 +69,14 @@ fn a_poll_for_work_reads_only_what_is_open() {
         now,
         creates: 5,
         lookups: 5,
+        fresh: 1,
         lease_until: now,
         lookup_again_at: now,
         grace: Duration::ZERO,
         timeout: Duration::ZERO,
         first_lookup_at: None,
     };
+    assert_indexed(&plans(|conn| drop(take::uncertain(conn, 5).expect("read"))));
     for probing in [false, true] {
         assert_indexed(&plans(|conn| {
             destinations::make_for_tests(conn, &request.destination, probing, now);

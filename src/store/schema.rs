@@ -136,6 +136,11 @@ diesel::table! {
         probing -> Bool,
         throttled_until -> Nullable<BigInt>,
         last_success_at -> Nullable<BigInt>,
+        slowed_at -> Nullable<BigInt>,
+        setbacks -> BigInt,
+        ramp_from -> Nullable<BigInt>,
+        probe_operation -> Nullable<Text>,
+        probe_version -> Nullable<BigInt>,
     }
 }
 

@@ -1,10 +1,13 @@
 //! Take: due work of one destination goes to one worker, in the writer's transaction. Each row is moved by the operation's own
 //! transition and a conditional UPDATE; on PostgreSQL other nodes skip the rows that are being taken.
 
+use std::time::Duration;
+
 use diesel::dsl::min;
 use diesel::prelude::*;
 
-use super::conn::AnyConn;
+use super::codec;
+use super::conn::{AnyConn, on_each};
 use super::failure::Failure;
 use super::rows::OperationRow;
 use super::schema::operations;
@@ -12,7 +15,7 @@ use super::types::{Destination, Take, Taken};
 use super::{changes, destinations};
 use crate::clock::At;
 use crate::operation::transition::{Change, Event, apply};
-use crate::operation::{Lease, Operation};
+use crate::operation::{Lease, Operation, OperationId};
 
 /// Expired leases that are moved in one take at most; the rest follows in the next.
 const EXPIRED_AT_ONCE: usize = 100;
@@ -23,15 +26,24 @@ const SPARE: usize = 4;
 /// So many of the due are looked at for the oldest.
 const BACKLOG: usize = 500;
 
+/// How long a lead counts as new.
+const FRESH: Duration = Duration::from_secs(60);
+
 /// Gives the worker what is due.
 pub(super) fn take(conn: &mut AnyConn, take: &Take) -> Result<Taken, Failure> {
     let mut taken = Taken::default();
     let Some(destination) = destinations::for_take(conn, &take.destination)? else { return Ok(taken) };
     expire(conn, take, &mut taken)?;
-    let throttled = destination.throttled_until.is_some_and(|until| until > take.now);
+    let throttled = destination.flow.throttled_until.is_some_and(|until| until > take.now);
+    taken.flow = destination.flow;
     if !destination.suspended && !throttled {
-        take_lookups(conn, take, &destination, &mut taken)?;
-        claim_creates(conn, take, &destination, &mut taken)?;
+        let room = if destination.flow.probing { probe_room(conn, take)? } else { usize::MAX };
+        take_lookups(conn, take, room, &destination, &mut taken)?;
+        claim_creates(conn, take, room, &destination, &mut taken)?;
+        let probe = taken.creates.first().or(taken.lookups.first()).filter(|_| destination.flow.probing);
+        if let Some(probe) = probe {
+            destinations::note_probe(conn, &take.destination, probe)?;
+        }
     }
     taken.next_due = next_due(conn, take, &destination)?;
     Ok(taken)
@@ -53,18 +65,22 @@ fn expire(conn: &mut AnyConn, take: &Take, taken: &mut Taken) -> Result<(), Fail
     move_each(conn, rows, EXPIRED_AT_ONCE, &event, "lease_expired", take.now, &mut taken.expired)
 }
 
-/// Due creates. While the destination is probing, one at a time shows whether it works again (contract 4.1 rule 6).
-fn claim_creates(conn: &mut AnyConn, take: &Take, destination: &Destination, taken: &mut Taken) -> Result<(), Failure> {
+/// While a destination is probing, one call at a time shows whether it works again (contract 4.1 rule 6): a create, or the
+/// look-up of one.
+fn probe_room(conn: &mut AnyConn, take: &Take) -> Result<usize, Failure> {
+    Ok(usize::from(!destinations::probe_is_out(conn, &take.destination, take.now)?))
+}
+
+/// Due creates.
+fn claim_creates(
+    conn: &mut AnyConn,
+    take: &Take,
+    room: usize,
+    destination: &Destination,
+    taken: &mut Taken,
+) -> Result<(), Failure> {
     // Look-ups and creates share the worker's slots.
-    let mut wanted = take.creates.saturating_sub(taken.lookups.len());
-    if destination.probing {
-        let under_way: i64 = operations::table
-            .filter(operations::destination.eq(take.destination.as_str()))
-            .filter(operations::lease_until.is_not_null())
-            .count()
-            .get_result(conn)?;
-        wanted = if under_way == 0 { wanted.min(1) } else { 0 };
-    }
+    let wanted = take.creates.min(room).saturating_sub(taken.lookups.len());
     if wanted == 0 {
         return Ok(());
     }
@@ -74,46 +90,78 @@ fn claim_creates(conn: &mut AnyConn, take: &Take, destination: &Destination, tak
             .filter(operations::next_attempt_at.le(take.now.micros()))
     };
     // After an outage much is due at once, its times spread by jitter: of what has waited longest the oldest goes first.
-    let mut oldest: Vec<String> = due()
+    let mut oldest: Vec<(String, i64)> = due()
         .order(operations::next_attempt_at)
         .limit(limit(wanted.saturating_add(SPARE).max(BACKLOG)))
-        .select(operations::operation_id)
+        .select((operations::operation_id, operations::next_attempt_at.assume_not_null()))
         .load(conn)?;
-    oldest.sort_unstable();
-    oldest.truncate(wanted.saturating_add(SPARE));
-    if oldest.is_empty() {
-        return Ok(());
+    let Some(longest) = oldest.first().map(|(_, due_at)| At::from_micros(*due_at)) else { return Ok(()) };
+    // A lead of this minute has somebody who waits for the call; it must not stand behind hours of others.
+    let mut fresh: Vec<String> = Vec::new();
+    let new_from = take.now.minus(FRESH);
+    if longest < new_from && take.fresh > 0 {
+        fresh = due()
+            .filter(operations::next_attempt_at.gt(new_from.micros()))
+            .filter(operations::attempts.eq(0))
+            .order(operations::next_attempt_at)
+            .limit(limit(take.fresh.min(wanted)))
+            .select(operations::operation_id)
+            .load(conn)?;
     }
-    let due = due()
-        .filter(operations::operation_id.eq_any(oldest))
-        .order(operations::operation_id)
-        .select(operations::all_columns);
-    let rows: Vec<OperationRow> = match conn {
+    oldest.sort_unstable();
+    let oldest = oldest.into_iter().map(|(id, _)| id).take(wanted.saturating_add(SPARE));
+    let chosen = fresh.iter().cloned().chain(oldest);
+    let due = due().filter(operations::operation_id.eq_any(chosen)).select(operations::all_columns);
+    let mut rows: Vec<OperationRow> = match conn {
         AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,
         AnyConn::Sqlite(conn) => due.load(conn)?,
     };
+    rows.sort_unstable_by(|a, b| {
+        let place = |row: &OperationRow| !fresh.contains(&row.operation_id);
+        place(a).cmp(&place(b)).then_with(|| a.operation_id.cmp(&b.operation_id))
+    });
     let lease = Lease { owner: take.owner.clone(), until: take.lease_until };
     let event = Event::Claimed { lease, destination_epoch: destination.epoch };
     move_each(conn, rows, wanted, &event, "claimed", take.now, &mut taken.creates)
 }
 
 /// Due look-ups.
-fn take_lookups(conn: &mut AnyConn, take: &Take, destination: &Destination, taken: &mut Taken) -> Result<(), Failure> {
-    if take.lookups == 0 {
+fn take_lookups(
+    conn: &mut AnyConn,
+    take: &Take,
+    room: usize,
+    destination: &Destination,
+    taken: &mut Taken,
+) -> Result<(), Failure> {
+    let wanted = take.lookups.min(room);
+    if wanted == 0 {
         return Ok(());
     }
     let due = operations::table
         .filter(operations::destination.eq(take.destination.as_str()))
         .filter(operations::next_lookup_at.le(take.now.micros()))
         .order(operations::next_lookup_at)
-        .limit(limit(take.lookups.saturating_add(SPARE)))
+        .limit(limit(wanted.saturating_add(SPARE)))
         .select(operations::all_columns);
     let rows: Vec<OperationRow> = match conn {
         AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,
         AnyConn::Sqlite(conn) => due.load(conn)?,
     };
     let event = Event::LookupTaken { next_lookup_at: take.lookup_again_at, destination_epoch: destination.epoch };
-    move_each(conn, rows, take.lookups, &event, "lookup_taken", take.now, &mut taken.lookups)
+    move_each(conn, rows, wanted, &event, "lookup_taken", take.now, &mut taken.lookups)
+}
+
+/// Operations whose outcome is uncertain, each with the number of its last create; so many at most.
+pub(super) fn uncertain(conn: &mut AnyConn, most: usize) -> Result<Vec<(OperationId, u32)>, Failure> {
+    let rows: Vec<(String, i64)> = on_each!(conn, |c| operations::table
+        .filter(operations::next_lookup_at.is_not_null())
+        .limit(limit(most))
+        .select((operations::operation_id, operations::attempts))
+        .load(c))?;
+    // An impossible row is left to whoever takes it.
+    let known =
+        |(id, attempts): (String, i64)| Some((OperationId(codec::uuid(&id).ok()?), u32::try_from(attempts).ok()?));
+    Ok(rows.into_iter().filter_map(known).collect())
 }
 
 /// Moves up to `wanted` of the rows by one event.
@@ -168,7 +216,7 @@ fn next_due(conn: &mut AnyConn, take: &Take, destination: &Destination) -> Resul
         .select(min(operations::next_lookup_at))
         .get_result(conn)?;
     let call = [create, lookup].into_iter().flatten().min().map(At::from_micros);
-    let call = call.map(|due| destination.throttled_until.map_or(due, |until| due.max(until)));
+    let call = call.map(|due| destination.flow.throttled_until.map_or(due, |until| due.max(until)));
     Ok([expiry, call].into_iter().flatten().min())
 }
 

@@ -362,6 +362,8 @@ pub struct Take {
     pub creates: usize,
     /// Look-ups wanted at most.
     pub lookups: usize,
+    /// So many of the creates go to the leads of the last minute first, where much has waited longer.
+    pub fresh: usize,
     /// End of the lease.
     pub lease_until: At,
     /// When a look-up that this worker does not finish may be taken again.
@@ -385,6 +387,8 @@ pub struct Taken {
     pub expired: Vec<Operation>,
     /// The earliest time at which more may be due, if known.
     pub next_due: Option<At>,
+    /// How the destination's calls may leave, as this take found it.
+    pub flow: Flow,
 }
 
 /// A partition of a rate: a fixed part of an account's call budget, held by one node at a time.
@@ -419,12 +423,25 @@ pub struct Destination {
     pub since: At,
     /// Raised by suspend and resume.
     pub epoch: i64,
-    /// After resume one create goes first.
-    pub probing: bool,
-    /// No call before that time.
-    pub throttled_until: Option<At>,
+    /// Whether and how its calls may leave.
+    pub flow: Flow,
     /// Last confirmed create.
     pub last_success_at: Option<At>,
+}
+
+/// How a destination's calls may leave; decided in `delivery/flow.rs`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// No call before that time.
+    pub throttled_until: Option<At>,
+    /// One call at a time, until one is answered.
+    pub probing: bool,
+    /// When it was slowed down last, or resumed.
+    pub slowed_at: Option<At>,
+    /// How often in a row it was slowed down.
+    pub setbacks: u32,
+    /// When a probe passed: from then on the rate grows.
+    pub ramp_from: Option<At>,
 }
 
 /// Which operations a list shows; newest first.

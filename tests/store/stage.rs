@@ -325,6 +325,7 @@ pub(crate) fn take_at(now: At, owner: &str, creates: usize) -> Take {
         now,
         creates,
         lookups: 10,
+        fresh: 0,
         lease_until: now.plus(MINUTE),
         lookup_again_at: now.plus(MINUTE),
         grace: Duration::from_secs(5),

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use leadonce::clock::At;
 use leadonce::operation::transition::{Decision, Event};
-use leadonce::operation::{CreateOutcome, Failure, FailureClass, Operation, ReviewReason, Status};
-use leadonce::store::{Audit, Store, Take, Taken, Use};
+use leadonce::operation::{CreateOutcome, Failure, FailureClass, LookupOutcome, Operation, ReviewReason, Status};
+use leadonce::store::{Audit, Flow, Store, Take, Taken, Use};
 
 use crate::stage::*;
 
@@ -213,11 +214,12 @@ both! {
         assert!(!stage.wait(stage.store.resume(crm(), audit("resume"), later)).expect("written"));
         assert_eq!(stage.place.number("SELECT count(*) FROM audit WHERE action = 'resume'"), 1);
         let destination = stage.wait(stage.store.destinations()).expect("read").remove(0);
-        assert!(!destination.suspended && destination.probing && destination.epoch == 3);
+        assert!(!destination.suspended && destination.flow.probing && destination.epoch == 3);
         let taken = take(&stage, take_at(later, "node", 5));
-        assert_eq!((taken.creates.len(), taken.lookups.len()), (1, 1));
-        assert_eq!(taken.lookups[0].id, lookup.id);
-        assert_eq!(taken.creates[0].series_epoch, 3, "a new series");
+        assert_eq!((taken.creates.len(), taken.lookups.len(), taken.lookups[0].id), (0, 1, lookup.id), "it is the probe");
+        let passed = |flow: &Flow| Some(Flow { probing: false, ..*flow });
+        stage.wait(stage.store.change_flow(vec![crm()], passed)).expect("written");
+        assert_eq!(take(&stage, take_at(later, "node", 5)).creates[0].series_epoch, 3, "a new series");
     }
 }
 
@@ -244,10 +246,13 @@ both! {
         let work = stage.store.work();
         let woken = work.notified();
         stage.wait(stage.store.succeeded(crm(), NOW)).expect("written");
+        let passed = |flow: &Flow| Some(Flow { probing: false, ..*flow });
+        stage.wait(stage.store.change_flow(vec![crm()], passed)).expect("written");
         stage.wait(woken);
-        assert_eq!(take(&stage, take_at(NOW, "node", 9)).creates.len(), 4);
+        let taken = take(&stage, take_at(NOW, "node", 9));
+        assert_eq!((taken.creates.len(), taken.flow.probing), (4, false));
         let destination = stage.wait(stage.store.destinations()).expect("read").remove(0);
-        assert_eq!((destination.probing, destination.last_success_at), (false, Some(NOW)));
+        assert_eq!((destination.flow.probing, destination.last_success_at), (false, Some(NOW)));
     }
 }
 
@@ -255,12 +260,65 @@ both! {
     fn a_throttled_destination_waits_as_long_as_it_was_told(stage) {
         fill(&stage, 1);
         let until = NOW.plus(10 * MINUTE);
-        stage.wait(stage.store.throttle(crm(), until)).expect("written");
-        stage.wait(stage.store.throttle(crm(), NOW.plus(MINUTE))).expect("written");
+        slow_down(&stage, until);
         let taken = take(&stage, take_at(NOW.plus(5 * MINUTE), "node", 5));
         assert!(taken.creates.is_empty());
-        assert_eq!(taken.next_due, Some(until));
+        assert_eq!((taken.next_due, taken.flow.throttled_until), (Some(until), Some(until)));
         assert_eq!(take(&stage, take_at(until, "node", 5)).creates.len(), 1);
+    }
+}
+
+fn slow_down(stage: &Stage, until: At) {
+    let slowed = move |flow: &Flow| Some(Flow { throttled_until: Some(until), probing: true, ..*flow });
+    stage.wait(stage.store.change_flow(vec![crm()], slowed)).expect("written");
+}
+
+both! {
+    /// A look-up is a probe too, and one whose node died does not hold up the next for ever.
+    fn the_probe_is_one_call_of_either_kind(stage) {
+        let uncertain = reconciling(&stage);
+        stage.admit_one(keyed("later", "lead"));
+        slow_down(&stage, NOW);
+        let due = NOW.plus(MINUTE);
+        let probe = take(&stage, take_at(due, "node", 5));
+        assert_eq!((probe.lookups.len(), probe.creates.len(), probe.lookups[0].id), (1, 0, uncertain.id));
+        let while_out = take(&stage, take_at(due, "other", 5));
+        assert_eq!((while_out.lookups.len(), while_out.creates.len()), (0, 0));
+        let next = take(&stage, take_at(due.plus(2 * MINUTE), "other", 5));
+        assert_eq!((next.lookups.len(), next.creates.len()), (1, 0));
+        let event = Event::LookedUp {
+            begun_at: due,
+            settled_monotonic: false,
+            settle: MINUTE,
+            trusted: true,
+            give_up: 9 * MINUTE,
+            outcome: LookupOutcome::Failed(Failure::new(FailureClass::NotSent, "refused")),
+            next_lookup_at: due.plus(9 * MINUTE),
+            retry_at: None,
+            last_step: true,
+        };
+        stage.apply(&next.lookups[0], &event, due.plus(2 * MINUTE));
+        let after = take(&stage, take_at(due.plus(2 * MINUTE), "node", 5));
+        assert_eq!((after.lookups.len(), after.creates.len()), (0, 1), "it is answered: the next one may probe");
+    }
+}
+
+both! {
+    fn c39_new_leads_have_a_share_beside_the_backlog_and_the_oldest_of_it_goes_first(stage) {
+        let admit = |key: &str, at: At| stage.admit_one(delivery_at(at, &[(Some(key), "lead")])).operation.id;
+        let old: Vec<_> = (0..8).map(|n| admit(&format!("old-{n}"), NOW.plus(Duration::from_millis(n)))).collect();
+        let now = NOW.plus(10 * MINUTE);
+        let new: Vec<_> = (0..4).map(|n| admit(&format!("new-{n}"), now.minus(Duration::from_secs(9 - n)))).collect();
+        let mut got = Vec::new();
+        for _ in 0..2 {
+            let taken = take(&stage, Take { fresh: 1, ..take_at(now, "node", 4) }).creates;
+            got.extend(taken.iter().map(|operation| operation.id));
+        }
+        let expected = [new[0], old[0], old[1], old[2], new[1], old[3], old[4], old[5]];
+        assert_eq!(got, expected);
+        // Without new leads, or a backlog, the share is nobody's own.
+        let rest = take(&stage, Take { fresh: 3, ..take_at(now, "node", 9) }).creates;
+        assert_eq!(rest.len(), 4);
     }
 }
 

@@ -27,10 +27,12 @@ impl DestinationView {
     fn of(destination: Destination, census: &Census, now: At) -> Self {
         let counts = census.destinations.iter().find(|(name, ..)| *name == destination.name);
         let (waiting, in_progress) = counts.map_or((0, 0), |(_, waiting, in_progress)| (*waiting, *in_progress));
-        let until = destination.throttled_until.filter(|until| *until > now);
+        let until = destination.flow.throttled_until.filter(|until| *until > now);
         let (state, reason) = match (destination.suspended, until) {
             (true, _) => ("suspended", destination.reason),
-            (false, Some(until)) => ("throttled", Some(format!("the CRM asked to wait until {until}"))),
+            (false, Some(until)) => {
+                ("throttled", Some(format!("it reached its limit or failed; no call until {until}")))
+            }
             (false, None) => ("active", destination.reason),
         };
         Self {
@@ -89,6 +91,7 @@ pub(super) fn audit(action: &str, name: &DestinationName, actor: String, note: O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Flow;
 
     fn row(suspended: bool, throttled_until: Option<At>) -> Destination {
         Destination {
@@ -98,8 +101,7 @@ mod tests {
             reason: suspended.then(|| "token revoked".into()),
             since: At::from_seconds(10),
             epoch: 1,
-            probing: false,
-            throttled_until,
+            flow: Flow { throttled_until, ..Flow::default() },
             last_success_at: None,
         }
     }
