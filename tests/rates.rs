@@ -133,3 +133,19 @@ async fn c39_after_an_outage_three_nodes_send_one_probe_and_then_a_ramp() {
         .count();
     assert_eq!(refused, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_one_node_met_stops_all_nodes_as_long_as_told() {
+    let Some(nodes) = Nodes::start_for(&[0; 3], limited(20), "").await else { return };
+    deliver(&nodes, 20).await;
+    nodes.crm(|crm| crm.creates() >= 10).await;
+    nodes.faults(json!([{"call": "create", "kind": "throttled", "retry_after": "4"}]));
+    deliver(&nodes, 60).await;
+    nodes.crm(|crm| crm.creates() == 60).await;
+    let calls = nodes.sandbox.world().calls();
+    let told = calls.iter().find(|call| call.fault == Some("throttled")).expect("a limit was told").at;
+    // What was taken already may still leave.
+    let after = told.plus(Duration::from_millis(700));
+    let meanwhile = within(&times(nodes.sandbox.world()), after, told.plus(Duration::from_secs(4)));
+    assert_eq!((meanwhile, nodes.entities()), (0, 59));
+}

@@ -80,9 +80,10 @@ pub(super) fn passed(flow: &Flow, begun_at: At, now: At) -> Option<Flow> {
     ends.then_some(Flow { throttled_until: None, probing: false, ramp_from: Some(now), ..*flow })
 }
 
-/// Whether the call began after the last stop: an earlier one shows nothing about the time since.
+/// Whether the call began after the last stop was over: an earlier one, or one that had been taken before and left during it,
+/// shows nothing about the time since.
 fn is_news(flow: &Flow, begun_at: At) -> bool {
-    flow.slowed_at.is_none_or(|at| begun_at >= at)
+    [flow.slowed_at, flow.throttled_until].into_iter().flatten().all(|at| begun_at >= at)
 }
 
 /// The part of the rate that may be used so long after a probe passed.
@@ -127,7 +128,9 @@ mod tests {
         assert_eq!(slow(&stopped, NOW, NOW.plus(S), Some(5 * S)), None, "a wait is never shortened");
         let longer = slow(&stopped, NOW, NOW.plus(2 * S), Some(20 * S)).expect("a change");
         assert_eq!((longer.setbacks, longer.throttled_until), (1, Some(NOW.plus(22 * S))));
-        assert_eq!(passed(&longer, NOW, NOW.plus(3 * S)), None, "it was sent before the limit was reached");
+        for begun_at in [NOW, NOW.plus(21 * S)] {
+            assert_eq!(passed(&longer, begun_at, NOW.plus(30 * S)), None, "it had been taken before the stop");
+        }
     }
 
     #[test]
@@ -187,7 +190,7 @@ mod tests {
                         prop_assert!(!after.probing && after.throttled_until.is_none());
                         flow = after;
                     } else {
-                        prop_assert!(!flow.probing || flow.slowed_at > Some(begun_at));
+                        prop_assert!(!flow.probing || flow.slowed_at.max(flow.throttled_until) > Some(begun_at));
                     }
                     continue;
                 }
