@@ -111,11 +111,14 @@ fn claim_creates(
     oldest.sort_unstable();
     let oldest = oldest.into_iter().map(|(id, _)| id).take(wanted.saturating_add(SPARE));
     let chosen = fresh.iter().cloned().chain(oldest);
-    let due = due().filter(operations::operation_id.eq_any(chosen)).select(operations::all_columns);
+    // By their ids alone: with the other conditions beside them SQLite would walk over all that is due.
+    let chosen = operations::table.filter(operations::operation_id.eq_any(chosen)).select(operations::all_columns);
     let mut rows: Vec<OperationRow> = match conn {
-        AnyConn::Postgres(conn) => due.for_no_key_update().skip_locked().load(conn)?,
-        AnyConn::Sqlite(conn) => due.load(conn)?,
+        AnyConn::Postgres(conn) => chosen.for_no_key_update().skip_locked().load(conn)?,
+        AnyConn::Sqlite(conn) => chosen.load(conn)?,
     };
+    // (Another node may have had one of them in between.)
+    rows.retain(|row| row.next_attempt_at.is_some_and(|at| at <= take.now.micros()));
     rows.sort_unstable_by(|a, b| {
         let place = |row: &OperationRow| !fresh.contains(&row.operation_id);
         place(a).cmp(&place(b)).then_with(|| a.operation_id.cmp(&b.operation_id))
