@@ -8,15 +8,19 @@ mod gateway;
 mod nodes;
 #[path = "support/postgres.rs"]
 mod postgres;
+#[path = "support/proxy.rs"]
+mod proxy;
 #[path = "support/wall_clock.rs"]
 mod wall_clock;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use diesel::{QueryableByName, RunQueryDsl};
 use futures_util::future::join_all;
 use gateway::lead;
 use nodes::Nodes;
+use proxy::{Proxy, Way};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,6 +111,113 @@ async fn c30_a_node_killed_in_the_midst_of_answers_leaves_nothing_twice_and_noth
         nodes.in_state(1, key, "completed").await;
     }
     assert_eq!(nodes.entities(), keys.len());
+}
+
+/// A node whose call the CRM has answered, and whose commit of that answer cannot reach the store; the two others sleep.
+async fn answered_and_not_committed(nodes: &mut Nodes, key: &str) -> Proxy {
+    let proxy = nodes.behind_proxy(0);
+    nodes.signal(1, "STOP");
+    nodes.signal(2, "STOP");
+    nodes.faults(json!([{"call": "create", "kind": "delay", "ms": 1000}]));
+    nodes.deliver(&nodes.url(0), key, &lead("Anna"), 0).await.expect("an answer");
+    nodes.crm(|crm| !crm.calls().is_empty()).await;
+    proxy.set(Way::Held);
+    nodes.crm(|crm| crm.calls().iter().any(|call| call.status == Some(200))).await;
+    proxy
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c30_a_node_killed_between_the_answer_and_its_commit_is_followed_by_a_look_up() {
+    let Some(mut nodes) = Nodes::start(3).await else { return };
+    let _proxy = answered_and_not_committed(&mut nodes, "c30").await;
+    nodes.kill(0);
+    nodes.signal(1, "CONT");
+    nodes.signal(2, "CONT");
+    let done = nodes.in_state(1, "c30", "completed").await;
+    assert_eq!((nodes.entities(), nodes.sandbox.world().creates()), (1, 1));
+    assert_eq!(done["crm_id"], nodes.sandbox.world().entities()[0].id.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c85_a_node_stopped_between_the_answer_and_its_commit_changes_nothing_when_it_goes_on() {
+    let Some(mut nodes) = Nodes::start(3).await else { return };
+    let proxy = answered_and_not_committed(&mut nodes, "c85").await;
+    nodes.signal(0, "STOP");
+    nodes.signal(1, "CONT");
+    nodes.signal(2, "CONT");
+    let done = nodes.in_state(1, "c85", "completed").await;
+    proxy.set(Way::Open);
+    nodes.signal(0, "CONT");
+    let fresh = nodes.deliver(&nodes.url(0), "fresh", &lead("Boris"), 10).await.expect("an answer");
+    assert_eq!(fresh.body["status"], "completed", "{fresh:?}");
+    let after = nodes.in_state(0, "c85", "completed").await;
+    assert_eq!((&after["crm_id"], nodes.entities()), (&done["crm_id"], 2));
+    assert_eq!(nodes.sandbox.world().creates(), 2);
+}
+
+#[derive(QueryableByName)]
+struct Phase {
+    #[diesel(sql_type = diesel::sql_types::Nullable<diesel::sql_types::Text>)]
+    phase: Option<String>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_killed_between_claim_and_attempt_is_replaced_without_a_look_up() {
+    let Some(mut nodes) = Nodes::start(3).await else { return };
+    let proxy = nodes.behind_proxy(0);
+    nodes.signal(1, "STOP");
+    nodes.signal(2, "STOP");
+    proxy.slow_commits(Duration::from_millis(400));
+    let mut store = nodes.store();
+    let accepted = nodes.deliver(&nodes.url(0), "claimed", &lead("Anna"), 0).await.expect("an answer");
+    assert_eq!(accepted.status, 202);
+    let begun = gateway::now();
+    loop {
+        let phases: Vec<Phase> = diesel::sql_query("SELECT phase FROM operations").load(&mut store).expect("read");
+        match phases[0].phase.as_deref() {
+            Some("claimed") => break,
+            phase => assert!(begun.elapsed() < gateway::PATIENCE && phase.is_none(), "{phase:?}"),
+        }
+    }
+    proxy.set(Way::Held);
+    nodes.kill(0);
+    nodes.signal(1, "CONT");
+    nodes.signal(2, "CONT");
+    let done = nodes.in_state(1, "claimed", "completed").await;
+    let calls = nodes.sandbox.world().calls();
+    assert_eq!((nodes.entities(), calls.len(), &done["attempts"]), (1, 1, &json!(1)), "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c63_who_loses_to_a_claim_that_is_not_committed_yet_waits_for_it_whatever_the_isolation() {
+    for isolation in ["read committed", "repeatable read"] {
+        let Some(mut nodes) = Nodes::start(2).await else { return };
+        let set = format!("ALTER DATABASE {} SET default_transaction_isolation = '{isolation}'", nodes.database());
+        diesel::sql_query(set).execute(&mut nodes.store()).expect("set");
+        nodes.kill(1);
+        nodes.run(1);
+        let proxy = nodes.behind_proxy(0);
+        proxy.slow_commits(Duration::from_millis(500));
+        let first = tokio::spawn(nodes.deliver(&nodes.url(0), "c63", &lead("Anna"), 0));
+        // All is written, and on its way is only the commit.
+        let open = "SELECT query AS phase FROM pg_stat_activity WHERE datname = current_database()
+                    AND state = 'idle in transaction' AND query LIKE 'INSERT INTO deliveries%'";
+        let (mut store, begun) = (nodes.store(), gateway::now());
+        while diesel::sql_query(open).load::<Phase>(&mut store).expect("read").is_empty() {
+            assert!(begun.elapsed() < gateway::PATIENCE, "no transaction is open\n{}", nodes.log());
+        }
+        let others = join_all((0..20).map(|_| nodes.deliver(&nodes.url(1), "c63", &lead("Anna"), 0))).await;
+        let first = first.await.expect("no panic");
+        let first = first.expect("an answer");
+        assert_eq!(first.status, 202, "{first:?}");
+        for other in others {
+            let other = other.expect("an answer");
+            assert!(matches!(other.status, 200 | 202), "{other:?}");
+            assert_eq!(other.body["operation_id"], first.body["operation_id"]);
+        }
+        nodes.in_state(1, "c63", "completed").await;
+        assert_eq!((nodes.entities(), nodes.sandbox.world().creates()), (1, 1));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

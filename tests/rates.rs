@@ -6,6 +6,8 @@ mod gateway;
 mod nodes;
 #[path = "support/postgres.rs"]
 mod postgres;
+#[path = "support/proxy.rs"]
+mod proxy;
 #[path = "support/wall_clock.rs"]
 mod wall_clock;
 

@@ -7,11 +7,13 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use diesel::{Connection, PgConnection};
 use leadonce::sandbox::{Fault, Running, Sandbox};
 use serde_json::Value;
 
 use crate::gateway::{API, Answer, PATIENCE, Setup, now};
 use crate::postgres;
+use crate::proxy::Proxy;
 use crate::wall_clock::WallClock;
 
 /// Nodes, their store and their CRM.
@@ -21,7 +23,9 @@ pub(crate) struct Nodes {
     nodes: Vec<Node>,
     clocks: Vec<WallClock>,
     folder: tempfile::TempDir,
-    _database: postgres::Database,
+    /// Where a node has its store, if not in the configuration.
+    stores: BTreeMap<usize, String>,
+    database: postgres::Database,
 }
 
 struct Node {
@@ -60,7 +64,7 @@ impl Nodes {
         std::fs::write(folder.path().join("leadonce.toml"), text).expect("the configuration is written");
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
         let clocks = (0..ahead.len()).map(|place| WallClock::new(folder.path(), &format!("clock-{place}"))).collect();
-        let mut nodes = Self { sandbox, client, nodes: Vec::new(), clocks, folder, _database: database };
+        let mut nodes = Self { sandbox, client, nodes: Vec::new(), clocks, folder, stores: BTreeMap::new(), database };
         for (place, ahead) in ahead.iter().enumerate() {
             nodes.clocks[place].set(*ahead);
             nodes.nodes.push(Node { url: String::new(), child: None });
@@ -77,6 +81,7 @@ impl Nodes {
             .arg("--config")
             .arg(self.folder.path().join("leadonce.toml"))
             .envs(self.clocks[place].environment())
+            .envs(self.stores.get(&place).map(|url| ("LEADONCE__STORE__URL", url)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log.expect("a log"))
@@ -87,6 +92,26 @@ impl Nodes {
         let url = line.as_deref().and_then(|line| line.strip_prefix("listening on ")).map(str::to_owned);
         let url = url.unwrap_or_else(|| panic!("a node did not start:\n{}", self.log()));
         self.nodes[place] = Node { url, child: Some(child) };
+    }
+
+    /// Starts a node again with a proxy before its store.
+    pub(crate) fn behind_proxy(&mut self, place: usize) -> Proxy {
+        let (proxy, url) = Proxy::before_url(self.database.url());
+        self.stores.insert(place, url);
+        self.kill(place);
+        self.run(place);
+        proxy
+    }
+
+    /// The name of the store's database.
+    pub(crate) fn database(&self) -> String {
+        let url = url::Url::parse(self.database.url()).expect("a url");
+        url.path().trim_start_matches('/').to_owned()
+    }
+
+    /// A connection of the test's own to the store.
+    pub(crate) fn store(&self) -> PgConnection {
+        PgConnection::establish(self.database.url()).expect("a connection")
     }
 
     /// Sets the wall clock of a node so many seconds ahead.

@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// What happens to bytes and to new connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) enum Way {
 
 struct State {
     way: Way,
+    /// How long a COMMIT is on its way to the server.
+    commit_takes: Duration,
     /// After so many bytes of the answer to the next COMMIT its connection is cut.
     cut_commit: Option<usize>,
     open: Vec<TcpStream>,
@@ -56,7 +59,7 @@ impl Proxy {
     pub(crate) fn before(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let state = State { way: Way::Open, cut_commit: None, open: Vec::new() };
+        let state = State { way: Way::Open, commit_takes: Duration::ZERO, cut_commit: None, open: Vec::new() };
         let shared =
             Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), accepted: AtomicUsize::new(0) });
         let own = Arc::clone(&shared);
@@ -101,6 +104,11 @@ impl Proxy {
         self.shared.state().cut_commit = Some(bytes);
     }
 
+    /// From now on a COMMIT comes to the server only so long after what it commits.
+    pub(crate) fn slow_commits(&self, takes: Duration) {
+        self.shared.state().commit_takes = takes;
+    }
+
     /// Whether that COMMIT is still to come.
     pub(crate) fn waits_for_commit(&self) -> bool {
         self.shared.state().cut_commit.is_some()
@@ -122,12 +130,14 @@ fn join(shared: &Arc<Shared>, client: TcpStream, server: TcpStream) {
     let (shared_up, allowed_up) = (Arc::clone(shared), Arc::clone(&allowed));
     std::thread::spawn(move || {
         pipe(up.0, up.1, |bytes| {
-            shared_up.pass();
-            if bytes.windows(7).any(|window| window == b"COMMIT\0")
-                && let Some(cut) = shared_up.state().cut_commit.take()
-            {
-                allowed_up.store(cut, Ordering::SeqCst);
+            if bytes.windows(7).any(|window| window == b"COMMIT\0") {
+                let takes = shared_up.state().commit_takes;
+                std::thread::sleep(takes);
+                if let Some(cut) = shared_up.state().cut_commit.take() {
+                    allowed_up.store(cut, Ordering::SeqCst);
+                }
             }
+            shared_up.pass();
             bytes.len()
         });
     });
