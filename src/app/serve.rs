@@ -26,6 +26,8 @@ use crate::http;
 use crate::store::{Store, Use};
 use crate::telemetry::Metrics;
 
+/// The longest wait before a step of the database is done again, the first time.
+const STEP_AGAIN: Duration = Duration::from_millis(5);
 /// How often housekeeping counts and tells incidents.
 const COUNT_EVERY: Duration = Duration::from_secs(2);
 /// How long a channel that did not take an alert is left alone.
@@ -206,7 +208,13 @@ impl Application {
 
 /// Opens the configured store for serving, its writer on a thread of its own.
 fn open(config: &Config) -> Result<(Store, std::thread::JoinHandle<()>)> {
-    let (store, mut writer) = Store::open(&config.store, Use::Serve)?;
+    let (store, writer) = Store::open(&config.store, Use::Serve)?;
+    // Two nodes that stood in each other's way do not come back at the same moment.
+    let spread = |tries: usize| {
+        let longest = STEP_AGAIN * u32::try_from(tries).unwrap_or(1);
+        std::thread::sleep(longest.mul_f64(SystemEntropy.fraction()));
+    };
+    let mut writer = writer.pausing(spread);
     let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || {
         let work = std::panic::AssertUnwindSafe(|| while writer.run_one() {});
         if std::panic::catch_unwind(work).is_err() {

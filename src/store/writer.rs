@@ -23,8 +23,7 @@ use super::types::{StoreError, Updated};
 use super::{changes, inserts, take};
 use crate::operation::{Operation, OperationId, State};
 
-/// How often one job is done where another node stands in its way. Without a pause: who came first holds its locks until its
-/// commit, and the repetition waits at them.
+/// How often one job is done where another node stands in its way.
 const TRIES: usize = 5;
 /// So many jobs one after the other that fail without a fault of their own: then the database is at fault, and the others are
 /// not tried.
@@ -39,6 +38,7 @@ pub struct Writer {
     batch: usize,
     waiting: Vec<Job>,
     log_watch: checkpoint::Watch,
+    pause: Box<dyn FnMut(usize) + Send>,
 }
 
 impl std::fmt::Debug for Writer {
@@ -74,7 +74,16 @@ impl Writer {
     ) -> Self {
         let batch = batch.max(1);
         let log_watch = checkpoint::Watch::default();
-        Self { jobs, shared, address, conn: Some(conn), batch, waiting: Vec::with_capacity(batch), log_watch }
+        let waiting = Vec::with_capacity(batch);
+        Self { jobs, shared, address, conn: Some(conn), batch, waiting, log_watch, pause: Box::new(drop) }
+    }
+
+    /// Waits this way before a job is done again where another node stood in its way, the first time with 1; without it, not at
+    /// all. It should be short, since all others wait too, and left to chance, so that two nodes do not meet again.
+    #[must_use]
+    pub fn pausing(mut self, pause: impl FnMut(usize) + Send + 'static) -> Self {
+        self.pause = Box::new(pause);
+        self
     }
 
     /// Waits for work, then carries out one batch; `false` once every handle is gone. Must not be called on a thread that
@@ -149,7 +158,10 @@ impl Writer {
                         self.answer(job, &effects);
                         break None;
                     }
-                    Err(failure) if failure.passes() && tries < TRIES => tries += 1,
+                    Err(failure) if failure.passes() && tries < TRIES => {
+                        (self.pause)(tries);
+                        tries += 1;
+                    }
                     Err(failure) => break Some(failure),
                 }
             };
