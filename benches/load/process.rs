@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "tests take what they need")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ destination = "crm"
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
+    /// What else it says goes here; without it the process would fail.
+    _output: BufReader<ChildStdout>,
     /// HOST:PORT.
     pub(crate) address: String,
 }
@@ -45,13 +47,13 @@ impl Process {
     /// Starts it and waits until it says where it listens.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the process starts");
-        let output = BufReader::new(child.stdout.take().expect("its output"));
-        let mut address = output.lines().map_while(Result::ok).find_map(|line| {
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut address = output.by_ref().lines().map_while(Result::ok).find_map(|line| {
             let at = line.find("http://")?;
             Some(line[at + 7..].split(['/', ' ']).next().unwrap_or_default().to_owned())
         });
         let address = address.take().expect("the process says where it listens");
-        Self { child, address }
+        Self { child, _output: output, address }
     }
 
     /// The trivial handler, in a process of this very program.
@@ -94,9 +96,9 @@ impl Process {
         self.line("io", "wchar:")
     }
 
-    /// Resident memory, MiB.
+    /// Memory of its own, MiB: without the pages of files that it looks at, which the system takes back when it needs them.
     pub(crate) fn memory(&self) -> f64 {
-        self.line("status", "VmRSS:") / 1_024.0
+        self.line("status", "RssAnon:") / 1_024.0
     }
 
     fn line(&self, file: &str, name: &str) -> f64 {
