@@ -149,8 +149,8 @@ pub(super) fn connect_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConn
     // busy_timeout comes first: with several processes starting at once, everything after it would fail by "locked".
     let pragmas = match purpose {
         Purpose::Writer => {
-            "PRAGMA busy_timeout=2000; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;
-             PRAGMA cache_size=-65536; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0;
+            "PRAGMA busy_timeout=2000; PRAGMA synchronous=FULL; PRAGMA foreign_keys=OFF;
+             PRAGMA cache_size=-40960; PRAGMA temp_store=MEMORY; PRAGMA wal_autocheckpoint=0;
              PRAGMA journal_size_limit=268435456;"
         }
         Purpose::Reader(_) => {

@@ -99,6 +99,7 @@ pub struct Store {
     contact_secret: Arc<[u8]>,
     /// Tells the stores of one process apart, for the connections that threads keep.
     instance: u64,
+    odds: Arc<glance::Odds>,
 }
 
 impl std::fmt::Debug for Store {
@@ -137,6 +138,7 @@ impl Store {
             room: Arc::new(Semaphore::new(room)),
             contact_secret,
             instance: glance::next_instance(),
+            odds: Arc::new(glance::Odds::new()),
         };
         Ok((store, Writer::new(receiver, shared, address, conn, settings.batch)))
     }
@@ -172,12 +174,16 @@ impl Store {
         answered(answer).await
     }
 
-    /// An inline look at a key (SQLite: thread-local connection, microseconds). `Ok(None)` also where the backend prefers
-    /// that the caller goes through `admit`.
+    /// An inline look at a key (SQLite: thread-local connection, microseconds). `Ok(None)` also where it is better that the
+    /// caller goes through `admit`: with PostgreSQL, and while hardly any look finds something.
     pub fn glance(&self, source: &SourceName, key: &SourceKey) -> Result<Option<Operation>, StoreError> {
         match self.address.file() {
-            Some(file) => glance::glance(self.instance, file, source, key),
-            None => Ok(None),
+            Some(file) if self.odds.worth_it() => {
+                let found = glance::glance(self.instance, file, source, key);
+                self.odds.note(matches!(found, Ok(Some(_))));
+                found
+            }
+            Some(_) | None => Ok(None),
         }
     }
 
@@ -190,13 +196,24 @@ impl Store {
         answered(answer).await
     }
 
-    /// Logs an identical replay; the row may follow the answer. `false` where the queue is full.
-    pub fn log_replay(&self, delivery: NewDelivery, event_index: u16, operation: OperationId) -> bool {
-        let Ok(room) = self.room_for(&delivery) else { return false };
+    /// Logs an identical replay. The row may follow the answer; where the queue is half full it does not, so that those who
+    /// repeat wait their turn rather than fill it, and new leads find room. `Busy` at once where it is full.
+    pub async fn log_replay(
+        &self,
+        delivery: NewDelivery,
+        event_index: u16,
+        operation: OperationId,
+    ) -> Result<(), StoreError> {
+        let room = self.room_for(&delivery)?;
         let sealed = Sealed::new(&delivery);
         let verdict = Verdict::Replay;
         let entry = LogEntry { delivery, sealed, event_index, operation: Some(operation), verdict };
-        self.try_send(Job::Log(Box::new(Ask::unattended(entry).holding(room)))).is_ok()
+        if self.jobs.capacity() > self.jobs.max_capacity() / 2 {
+            return self.try_send(Job::Log(Box::new(Ask::unattended(entry).holding(room))));
+        }
+        let (ask, answer) = Ask::new(entry);
+        self.try_send(Job::Log(Box::new(ask.holding(room))))?;
+        answered(answer).await
     }
 
     // --- delivery ---

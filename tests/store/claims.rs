@@ -234,7 +234,8 @@ both! {
         assert_eq!(seen, expected);
         let found = stage.wait(stage.store.operation_of_key(source(), key("a"))).expect("read");
         assert_eq!(found, Some(admission.operation.clone()));
-        assert!(stage.store.log_replay(keyed("a", "lead").delivery, 0, admission.operation.id));
+        let logged = stage.store.log_replay(keyed("a", "lead").delivery, 0, admission.operation.id);
+        stage.wait(logged).expect("queued");
         stage.wait(stage.store.writable()).expect("what was queued before is written");
         assert_eq!(stage.place.number("SELECT count(*) FROM deliveries WHERE verdict = 'replay'"), 1);
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::{join, join_all};
 use leadonce::clock::{Clock, SystemClock};
 use leadonce::operation::CrmId;
@@ -42,16 +43,34 @@ both! {
         let (store, mut writer) = Store::open(&small, Use::Serve).expect("opens");
         let all = join_all(["a", "b", "c"].map(|key| store.admit(keyed(key, "lead"))));
         let (answers, replay_taken) = runtime().block_on(join(all, async {
-            let taken = store.log_replay(keyed("a", "lead").delivery, 0, keyed("a", "lead").events[0].operation.id);
+            let replay = keyed("a", "lead");
+            let taken = store.log_replay(replay.delivery, 0, replay.events[0].operation.id).await;
             writer.step();
             taken
         }));
         assert!(answers[0].is_ok() && answers[1].is_ok());
         assert!(matches!(answers[2], Err(StoreError::Busy)));
-        assert!(!replay_taken);
+        assert!(matches!(replay_taken, Err(StoreError::Busy)));
         // There is room again.
         let (answer, _) = runtime().block_on(join(store.admit(keyed("c", "lead")), async { writer.step() }));
         assert!(answer.is_ok());
+    }
+}
+
+both! {
+    /// Who repeats is held back by the log before new leads are.
+    fn replays_wait_for_their_row_where_the_queue_is_half_full(stage) {
+        let place = stage.place.another();
+        let small = Settings { queue: 8, ..place.settings() };
+        let (store, mut writer) = Store::open(&small, Use::Serve).expect("opens");
+        let (answer, _) = runtime().block_on(join(store.admit(keyed("a", "lead")), async { writer.step() }));
+        let first = answer.expect("admitted")[0].operation.id;
+        let mut replays: Vec<_> = (0..8).map(|_| Box::pin(store.log_replay(keyed("a", "lead").delivery, 0, first))).collect();
+        let told = replays.iter_mut().filter_map(|replay| replay.now_or_never()).filter(Result::is_ok).count();
+        assert_eq!(told, 4, "these rows follow their answers");
+        let (answers, _) = runtime().block_on(join(join_all(replays.split_off(4)), async { writer.step() }));
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(place.number("SELECT count(*) FROM deliveries WHERE verdict = 'replay'"), 8);
     }
 }
 
@@ -197,6 +216,18 @@ fn c62_where_nodes_stand_in_each_others_way_the_database_step_is_done_again() {
         assert_eq!(stage.place.number("SELECT count(*) FROM deliveries"), 21);
         assert_eq!(stage.place.number("SELECT count(*) FROM operations"), 21);
     }
+}
+
+#[test]
+fn c62_before_a_step_is_done_again_the_writer_waits_as_it_was_told() {
+    let Some(stage) = Stage::postgres() else { return };
+    let (store, writer) = Store::open(&stage.place.settings(), Use::Serve).expect("opens");
+    let (told, waits) = std::sync::mpsc::channel();
+    start(writer.pausing(move |tries| told.send(tries).expect("heard")));
+    failing(&stage, "40P01", 4);
+    let answer = stage.wait(store.admit(keyed("a", "lead"))).expect("admitted");
+    assert_eq!(answer[0].verdict, Verdict::New);
+    assert_eq!(waits.try_iter().collect::<Vec<_>>(), [1, 2, 3], "not before the first of its own");
 }
 
 #[test]

@@ -237,9 +237,7 @@ async fn admit_events(
     let mut admissions = match known(events, shared, reception) {
         Some(operation) => {
             let logged = reception.delivery(request, delivery::notes(events));
-            if !shared.store.log_replay(logged, 0, operation.id) {
-                return Err(turned("busy", Problem::not_stored()));
-            }
+            commit(shared, shared.store.log_replay(logged, 0, operation.id)).await?;
             vec![Admission { verdict: Verdict::Replay, operation }]
         }
         None => {
