@@ -177,9 +177,9 @@ fn move_each(
     now: At,
     into: &mut Vec<Operation>,
 ) -> Result<(), Failure> {
-    let mut batch = changes::Batch::default();
+    let mut moves = Vec::new();
     for row in rows {
-        if into.len() >= wanted {
+        if into.len() + moves.len() >= wanted {
             break;
         }
         let before = match Operation::try_from(row) {
@@ -191,10 +191,12 @@ fn move_each(
             }
         };
         let Ok(Change::To(after)) = apply(&before, event, now) else { continue };
-        if batch.moved(conn, &before, &after, name)? {
-            into.push(*after);
-        }
+        moves.push((before, *after));
     }
+    let mut batch = changes::Batch::default();
+    let asked: Vec<_> = moves.iter().map(|(before, after)| changes::Move { before, after, event: name }).collect();
+    let hits = batch.moved(conn, &asked)?;
+    into.extend(moves.into_iter().zip(hits).filter(|(_, hit)| *hit).map(|((_, after), _)| after));
     batch.finish(conn)
 }
 

@@ -19,7 +19,7 @@ use super::failure::Failure;
 use super::job::Job;
 use super::rows::DeliveryRow;
 use super::shared::Shared;
-use super::types::{StoreError, Updated};
+use super::types::{StoreError, Update, Updated};
 use super::{changes, inserts, take};
 use crate::operation::{Operation, OperationId, State};
 
@@ -306,8 +306,9 @@ fn update_all(conn: &mut AnyConn, jobs: &mut [Job], effects: &mut Effects) -> Re
     // Stable: changes of one operation stay in the order in which they were asked for.
     asks.sort_by_key(|ask| ask.input.before.id);
     let mut batch = changes::Batch::default();
-    for ask in asks {
-        let updated = batch.update(conn, &ask.input)?;
+    let updates: Vec<&Update> = asks.iter().map(|ask| &ask.input).collect();
+    let updated = batch.update(conn, &updates)?;
+    for (ask, updated) in asks.into_iter().zip(updated) {
         if updated == Updated::Done && ask.input.after.version != ask.input.before.version {
             effects.of_change(&ask.input.after);
         }

@@ -1,8 +1,11 @@
 //! Changes of an operation: one conditional UPDATE each, with all that belongs to it (contract 4, 4.1 rules 2 and 7).
 
+use futures_util::future::{join, join_all};
 use leadonce::operation::transition::{Decision, Event};
 use leadonce::operation::{CreateOutcome, CrmId, Failure, FailureClass, Lead, Operation, ReviewReason, State, Status};
-use leadonce::store::{AttemptEnd, AttemptWrite, Audit, CallKind, NewAttempt, Update, Updated};
+use leadonce::store::{
+    AttemptEnd, AttemptWrite, Audit, CallKind, NewAttempt, Store, StoreError, Update, Updated, Use, Writer,
+};
 use uuid::Uuid;
 
 use crate::stage::*;
@@ -223,7 +226,7 @@ both! {
         sent_twice.version += 1;
         sent_twice.crm_id = Some(crm_id("4512"));
         let refused = stage.wait(stage.store.update(plain(&received, sent_twice)));
-        assert!(matches!(refused, Err(leadonce::store::StoreError::Inconsistent(_))), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Inconsistent(_))), "{refused:?}");
         for set in [
             "state = 'nonsense'",
             "state = 'completed', next_attempt_at = NULL, licence = NULL, finished_at = 1",
@@ -247,7 +250,7 @@ both! {
         let received = stage.admit_one(keyed("a", "lead")).operation;
         stage.place.execute("UPDATE operations SET destination = 'no such name!'");
         let read = stage.wait(stage.store.operation(received.id));
-        let Err(leadonce::store::StoreError::Inconsistent(text)) = read else { panic!("{read:?}") };
+        let Err(StoreError::Inconsistent(text)) = read else { panic!("{read:?}") };
         assert!(text.contains(&received.id.to_string()), "{text}");
     }
 }
@@ -261,5 +264,47 @@ both! {
         assert_eq!(stage.admit_one(keyed("a", "lead")).verdict, leadonce::store::Verdict::Replay);
         let work = stage.wait(stage.store.work_of(&calling)).expect("read");
         assert_eq!(work.last_create, Some((id, false)));
+    }
+}
+
+/// What comes of work that the writer does in one batch.
+fn in_one_batch<T>(stage: &Stage, writer: &mut Writer, work: impl Future<Output = T>) -> T {
+    stage.wait(join(work, async { writer.step() })).0
+}
+
+both! {
+    fn of_many_changes_in_one_batch_each_hits_or_misses_by_itself(stage) {
+        let place = stage.place.another();
+        let (store, mut writer) = Store::open(&place.settings(), Use::Serve).expect("opens");
+        let names = vec![(crm(), "http".into())];
+        in_one_batch(&stage, &mut writer, store.ensure_destinations(names, NOW)).expect("made");
+        let admits = join_all((0..4).map(|n| store.admit(keyed(&format!("key-{n}"), "lead"))));
+        in_one_batch(&stage, &mut writer, admits);
+        let taken = in_one_batch(&stage, &mut writer, store.take(take_at(NOW, "node", 4))).expect("taken").creates;
+        assert_eq!(taken.len(), 4);
+
+        // Each attempt begins, and has its end in the same batch; one operation has moved on.
+        let ids: Vec<Uuid> = (1..=4).map(Uuid::from_u128).collect();
+        let mut sent = Vec::new();
+        for (operation, id) in taken.iter().zip(&ids) {
+            let mut begin = change(operation, &Event::AttemptBegun, NOW);
+            begin.attempt = Some(AttemptWrite::Begin(attempt(operation, *id)));
+            let created = answered(&begin.after, CreateOutcome::Created(crm_id("7")), Decision::Stop, *id);
+            sent.extend([begin, created]);
+        }
+        sent[4].before.version -= 1;
+        let work = join_all(sent.iter().cloned().map(|update| store.update(update)));
+        let answers: Vec<Result<Updated, StoreError>> = in_one_batch(&stage, &mut writer, work);
+        for (number, answer) in answers.into_iter().enumerate() {
+            let done = matches!(answer.expect("judged"), Updated::Done);
+            assert_eq!(done, number / 2 != 2, "{number}");
+        }
+        for (number, operation) in taken.iter().enumerate() {
+            let found = stage.wait(store.operation(operation.id)).expect("read").expect("it is there");
+            let expected = if number == 2 { operation } else { &sent[2 * number + 1].after };
+            assert_eq!(&found, expected, "{number}");
+        }
+        assert_eq!(place.number("SELECT count(*) FROM transitions"), 4 + 4 + 6);
+        assert_eq!(place.number("SELECT count(*) FROM attempts WHERE class = 'ok' AND ended_at IS NOT NULL"), 3);
     }
 }
