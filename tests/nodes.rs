@@ -198,11 +198,11 @@ async fn c63_who_loses_to_a_claim_that_is_not_committed_yet_waits_for_it_whateve
         nodes.run(1);
         let proxy = nodes.behind_proxy(0);
         proxy.slow_commits(Duration::from_millis(500));
+        let (mut store, begun) = (nodes.store(), gateway::now());
         let first = tokio::spawn(nodes.deliver(&nodes.url(0), "c63", &lead("Anna"), 0));
         // All is written, and on its way is only the commit.
-        let open = "SELECT query AS phase FROM pg_stat_activity WHERE datname = current_database()
-                    AND state = 'idle in transaction' AND query LIKE 'INSERT INTO deliveries%'";
-        let (mut store, begun) = (nodes.store(), gateway::now());
+        let open = "SELECT mode AS phase FROM pg_locks JOIN pg_stat_activity USING (pid)
+                    WHERE state = 'idle in transaction' AND mode = 'RowExclusiveLock' AND relation = 'deliveries'::regclass";
         while diesel::sql_query(open).load::<Phase>(&mut store).expect("read").is_empty() {
             assert!(begun.elapsed() < gateway::PATIENCE, "no transaction is open\n{}", nodes.log());
         }
