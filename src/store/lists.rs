@@ -48,13 +48,22 @@ fn list(conn: &mut AnyConn, filter: &Filter) -> Result<Vec<Operation>, Failure> 
         query = query.filter(operations::received_at.lt(before.micros()));
     }
     if let Some(after) = filter.after {
-        query = query.filter(operations::operation_id.lt(after.to_string()));
+        query = if filter.oldest_first {
+            query.filter(operations::operation_id.gt(after.to_string()))
+        } else {
+            query.filter(operations::operation_id.lt(after.to_string()))
+        };
     }
     if let Some(q) = &filter.q {
         query = query.filter(operations::operation_id.eq_any(ids_of(conn, q)?));
     }
     let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-    let rows: Vec<OperationRow> = query.order(operations::operation_id.desc()).limit(limit).load(conn)?;
+    query = if filter.oldest_first {
+        query.order(operations::operation_id.asc())
+    } else {
+        query.order(operations::operation_id.desc())
+    };
+    let rows: Vec<OperationRow> = query.limit(limit).load(conn)?;
     Ok(rows.into_iter().map(Operation::try_from).collect::<Result<_, _>>()?)
 }
 

@@ -22,6 +22,7 @@
 //! Durability: SQLite runs in WAL mode with `synchronous=FULL`; on PostgreSQL `synchronous_commit` is switched on where the
 //! server's default is off. Times are unix microseconds; ids are UUIDs as text, so that a person can read them in a query.
 
+mod activity;
 mod admit;
 mod bell;
 mod census;
@@ -39,8 +40,10 @@ mod inserts;
 mod job;
 mod lists;
 mod locks;
+mod logs;
 mod migrate;
 mod partitions;
+mod people;
 #[cfg(test)]
 mod plans;
 mod readers;
@@ -48,6 +51,7 @@ mod reading;
 mod retention;
 mod rows;
 mod schema;
+mod sessions;
 mod shared;
 mod take;
 mod time;

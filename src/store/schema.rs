@@ -170,6 +170,27 @@ diesel::table! {
 }
 
 diesel::table! {
+    people (name) {
+        name -> Text,
+        role -> Text,
+        password_hash -> Text,
+        created_at -> BigInt,
+        disabled_at -> Nullable<BigInt>,
+        last_used_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    sessions (sha256) {
+        sha256 -> Binary,
+        holder -> Text,
+        token_sha256 -> Nullable<Binary>,
+        begun_at -> BigInt,
+        seen_at -> BigInt,
+    }
+}
+
+diesel::table! {
     incidents (incident_id) {
         incident_id -> Text,
         key -> Text,
@@ -226,3 +247,4 @@ diesel::allow_tables_to_appear_in_same_query!(
     contact_hashes,
     audit,
 );
+diesel::allow_tables_to_appear_in_same_query!(sessions, tokens, people);

@@ -46,7 +46,7 @@ pub enum StoreError {
 }
 
 /// What became of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// A new operation.
@@ -444,7 +444,7 @@ pub struct Flow {
     pub ramp_from: Option<At>,
 }
 
-/// Which operations a list shows; newest first.
+/// Which operations a list shows; newest first, unless it says otherwise.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// State, by its name.
@@ -463,8 +463,105 @@ pub struct Filter {
     pub received_before: Option<At>,
     /// Page size.
     pub limit: usize,
-    /// Only operations older than this one (the last of the page before).
+    /// Only operations beyond this one (the last of the page before).
     pub after: Option<OperationId>,
+    /// Oldest first.
+    pub oldest_first: bool,
+}
+
+/// Which deliveries without an operation a list shows; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct DeliveryFilter {
+    /// Rejected, test, spam or ignored; all of them where it is not given.
+    pub verdict: Option<Verdict>,
+    /// Source.
+    pub source: Option<String>,
+    /// Page size.
+    pub limit: usize,
+    /// Only those older than this one (the last of the page before).
+    pub after: Option<Uuid>,
+}
+
+/// Which entries of the audit log a list shows; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    /// Who.
+    pub actor: Option<String>,
+    /// What.
+    pub action: Option<String>,
+    /// Page size.
+    pub limit: usize,
+    /// Only those before that place in the log (the last of the page before).
+    pub after: Option<i64>,
+}
+
+/// How far the feed of state changes may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Horizon {
+    /// The last number that was seen.
+    pub(super) last: i64,
+    /// Transactions below this one may still commit smaller numbers (PostgreSQL).
+    pub(super) running: Option<i64>,
+}
+
+/// A state change of the feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Its place in the feed.
+    pub seq: i64,
+    /// The operation.
+    pub operation_id: OperationId,
+    /// Its source.
+    pub source: String,
+    /// Its destination.
+    pub destination: String,
+    /// The version that the change made.
+    pub version: i64,
+    /// The state before; `None` for the first.
+    pub from: Option<String>,
+    /// The state after.
+    pub to: String,
+    /// The reason after.
+    pub reason: Option<String>,
+    /// The event's name.
+    pub event: String,
+    /// When.
+    pub at: At,
+}
+
+/// What happened in some hours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Deliveries.
+    pub arrived: Vec<Arrived>,
+    /// Operations, as they stand now.
+    pub began: Vec<Began>,
+}
+
+/// Deliveries of one hour, source and verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its beginning.
+    pub hour: At,
+    /// The source.
+    pub source: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// How many.
+    pub count: i64,
+}
+
+/// Operations of one hour and destination that stand in one state now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Began {
+    /// Its beginning.
+    pub hour: At,
+    /// The destination.
+    pub destination: String,
+    /// The present state.
+    pub state: crate::operation::State,
+    /// How many.
+    pub count: i64,
 }
 
 /// Everything about one operation.
@@ -502,14 +599,14 @@ pub struct Work {
 }
 
 /// Who may do what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sees everything.
     Viewer,
     /// Decides cases.
     Operator,
-    /// May do what is to come: people and tokens over the API.
+    /// Makes and shuts out people and tokens.
     Admin,
 }
 
@@ -540,6 +637,54 @@ pub struct Token {
     pub revoked_at: Option<At>,
     /// Last use, to the minute.
     pub last_used_at: Option<At>,
+}
+
+/// Who signs in with a name and a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    /// Unique.
+    pub name: String,
+    /// What the person may.
+    pub role: Role,
+    /// When the row was made.
+    pub created_at: At,
+    /// When the person was shut out.
+    pub disabled_at: Option<At>,
+    /// Last use, to the minute.
+    pub last_used_at: Option<At>,
+}
+
+/// A change of a person's row; what is `None` stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PersonChange {
+    /// Another role.
+    pub role: Option<Role>,
+    /// Another password (Argon2id, PHC string).
+    pub password_hash: Option<String>,
+    /// Shut out, or let in again.
+    pub disabled: Option<bool>,
+}
+
+/// A sign-in that succeeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSession {
+    /// SHA-256 of the cookie's value, 32 bytes.
+    pub sha256: Vec<u8>,
+    /// Name of the person or of the token.
+    pub holder: String,
+    /// The token, where it was one; the session ends with it.
+    pub token_sha256: Option<Vec<u8>>,
+    /// When.
+    pub begun_at: At,
+}
+
+/// How long a session lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionTerms {
+    /// Without use by a person.
+    pub idle: Duration,
+    /// In all.
+    pub longest: Duration,
 }
 
 /// An incident: told once at its start and once at its end.
