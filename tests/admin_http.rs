@@ -31,27 +31,25 @@ fn each_address_is_open_from_its_role_on_and_to_nobody_below() {
     let room = Room::open();
     let id = room.post("hook", "1=Anna").id();
     let tokens = [Role::Viewer, Role::Operator, Role::Admin].map(|role| (role, bearer(&room, role)));
-    let resolve = format!("/operations/{id}/resolve");
-    let detail = format!("/operations/{id}");
-    for (method, path, needed) in [
-        ("GET", "/operations", Role::Viewer),
-        ("POST", "/operations/search", Role::Viewer),
-        ("GET", detail.as_str(), Role::Viewer),
-        ("POST", &resolve, Role::Operator),
-        ("GET", "/destinations", Role::Viewer),
-        ("POST", "/destinations/bitrix/suspend", Role::Operator),
-        ("POST", "/destinations/bitrix/resume", Role::Operator),
-    ] {
-        let path = format!("/v1/admin{path}");
-        assert_eq!(room.call(method, &path, &[], "").status, 401, "{method} {path} without a token");
-        let wrong = room.call(method, &path, &[("authorization", "Bearer wrong")], "");
-        assert_eq!(wrong.status, 401, "{method} {path} with a wrong token");
-        for (role, token) in &tokens {
-            let status = room.call(method, &path, &[("authorization", token)], "").status;
-            assert_eq!(status == 403, *role < needed, "{method} {path} as {role:?}: {status}");
-            assert_ne!(status, 401, "{method} {path} as {role:?}");
+    let document = room.call("GET", "/openapi.json", &[], "").json();
+    let mut seen = 0;
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let path = path.replace("{id}", &id).replace("{name}", "bitrix");
+        for (method, operation) in methods.as_object().expect("methods") {
+            let (method, needed) = (method.to_uppercase(), operation["x-role"].as_str().expect("a role"));
+            let needed = Role::ALL.into_iter().find(|role| role.as_str() == needed).expect("a known role");
+            assert_eq!(room.call(&method, &path, &[], "").status, 401, "{method} {path} without a token");
+            let wrong = room.call(&method, &path, &[("authorization", "Bearer wrong")], "");
+            assert_eq!(wrong.status, 401, "{method} {path} with a wrong token");
+            for (role, token) in &tokens {
+                let status = room.call(&method, &path, &[("authorization", token)], "").status;
+                assert_eq!(status == 403, *role < needed, "{method} {path} as {role:?}: {status}");
+                assert_ne!(status, 401, "{method} {path} as {role:?}");
+            }
+            seen += 1;
         }
     }
+    assert!(seen >= 22, "{seen}");
     assert_eq!(get(&room, "Bearer shop-token", "/operations").status, 401, "a source's token is no operator's");
 }
 

@@ -9,14 +9,13 @@ use super::cli::{Cli, Command, Configured, Exit, TokenCommand};
 use super::demo::Demo;
 use super::serve::{Application, signalled};
 use super::{drill, parts, remote};
-use crate::clock::{At, Clock, Entropy, SystemClock, SystemEntropy};
+use crate::clock::{At, Clock, SystemClock, SystemEntropy};
 use crate::config::{self, Config};
 use crate::crm::Transport;
 use crate::crm::transport::HttpTransport;
-use crate::operation::id::hex;
-use crate::sandbox;
 use crate::store::{Audit, Role, Store, Use};
 use crate::telemetry::logging::{self, Format};
+use crate::{http, sandbox};
 
 /// Carries out what the command line asks for, on a runtime of its own.
 pub fn run(cli: Cli, filter: &str) -> Exit {
@@ -155,9 +154,7 @@ async fn tokens(command: TokenCommand) -> Result<Exit> {
 }
 
 async fn create_token(config: &Config, role: Role, name: String, json: bool) -> Result<()> {
-    let mut secret = [0; 32];
-    SystemEntropy.fill(&mut secret);
-    let token = format!("lo_{}", hex(&secret));
+    let token = http::new_token(&SystemEntropy);
     let made = open(config)?
         .create_token(name.clone(), role, Sha256::digest(token.as_bytes()).to_vec(), audit("token_create", &name))
         .await?;

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::delivery::Engine;
-use crate::http::{Action, Desk, Unresolved};
+use crate::http::{Action, Candidate, Choice, Desk, Unresolved};
 use crate::operation::transition::{Change, Event, Refused, apply};
-use crate::operation::{CrmId, Lead, Operation, OperationId, State};
-use crate::store::{Audit, Story, Update, Updated};
+use crate::operation::{CrmId, DestinationName, Lead, Operation, OperationId, State};
+use crate::store::{Audit, StoredDelivery, Update, Updated};
 
 /// The desk of this node.
 #[derive(Debug)]
@@ -102,6 +102,27 @@ impl OperatorDesk {
         }
     }
 
+    async fn ask(&self, id: OperationId, actor: &str) -> Result<Vec<Candidate>, Unresolved> {
+        let ports = self.engine.ports();
+        let operation = ports.store.operation(id).await?.ok_or(Unresolved::NotFound)?;
+        let asked = self.engine.ask(&operation, actor).await?.ok_or(Unresolved::NoLookup)?;
+        let audit = Audit {
+            actor: actor.to_owned(),
+            at: ports.clock.now(),
+            action: "look_up".to_owned(),
+            operation_id: Some(id),
+            subject: None,
+            from: None,
+            to: None,
+            note: None,
+        };
+        ports.store.note(audit).await?;
+        match asked.found {
+            Ok(found) => Ok(found.into_iter().map(|(crm_id, shown)| Candidate { crm_id, shown }).collect()),
+            Err(failure) => Err(Unresolved::CrmAway { detail: failure.message, retry_after: failure.retry_after }),
+        }
+    }
+
     async fn moved(&self, current: &Operation) -> Unresolved {
         let story = self.engine.ports().store.story(current.id).await.ok().flatten();
         let by = story.and_then(|story| story.audit.into_iter().next_back()).map(|entry| (entry.actor, entry.at));
@@ -140,13 +161,42 @@ impl Desk for OperatorDesk {
         Box::pin(self.carry_out(id, version, action, actor))
     }
 
-    fn lead_of(&self, story: &Story) -> Option<Lead> {
-        let first = story.deliveries.iter().find(|delivery| delivery.id == story.operation.delivery_id);
-        self.engine.lead(&story.operation, first, story.edited_lead.as_ref()).ok()
+    fn look_up<'a>(
+        &'a self,
+        id: OperationId,
+        actor: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<Candidate>, Unresolved>> + Send + 'a>> {
+        Box::pin(self.ask(id, actor))
     }
 
-    fn link(&self, operation: &Operation) -> Option<String> {
-        let line = self.engine.line(&operation.destination)?;
-        line.connector.link(operation.crm_id.as_ref()?)
+    fn choices(&self, operation: &Operation) -> Vec<Choice> {
+        let line = self.engine.line(&operation.destination);
+        let settle = line.map(|line| line.settings.lookup.settle).unwrap_or_default();
+        let now = self.engine.ports().clock.now();
+        let any = CrmId::try_from("1".to_owned()).ok();
+        let complete = any.map(|crm_id| Event::Complete { crm_id });
+        let events = complete.into_iter().chain([Event::Retry { settle }, Event::Reject]);
+        let mut choices: Vec<Choice> = events
+            .map(|event| {
+                let refused = apply(operation, &event, now).err().map(|refused| forbidden(operation, &refused));
+                let (refusal, not_before) = match refused {
+                    Some(Unresolved::Forbidden { detail, not_before }) => (Some(detail), not_before),
+                    _ => (None, None),
+                };
+                Choice { action: event_name(&event), refusal, not_before }
+            })
+            .collect();
+        let can = line.is_some_and(|line| line.connector.can_look_up()) && operation.attempts > 0;
+        let refusal = (!can).then(|| "nothing was sent to the CRM, or it cannot be asked".to_owned());
+        choices.push(Choice { action: "look_up", refusal, not_before: None });
+        choices
+    }
+
+    fn lead_of(&self, operation: &Operation, delivery: Option<&StoredDelivery>, edited: Option<&Lead>) -> Option<Lead> {
+        self.engine.lead(operation, delivery, edited).ok()
+    }
+
+    fn link(&self, destination: &DestinationName, crm_id: &CrmId) -> Option<String> {
+        self.engine.line(destination)?.connector.link(crm_id)
     }
 }

@@ -115,7 +115,10 @@ impl Application {
             metrics: metrics.clone(),
             desk: Arc::new(OperatorDesk { engine: Arc::clone(&engine) }),
             normalisers: http::Normalisers { phone: crate::intake::normal_phone, email: crate::intake::normal_email },
+            counts: http::Counts::default(),
+            gate: http::Gate::new(None),
             settings: http::Settings {
+                console_url: public_url.clone(),
                 public_url,
                 tombstone: config.retention.tombstone,
                 clock_tolerance,

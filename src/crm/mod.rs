@@ -8,6 +8,7 @@
 //! A new CRM is one file here, one line in `registry.rs` and its fixtures.
 
 pub mod bitrix24;
+pub mod candidates;
 pub mod describe;
 pub mod failure;
 pub mod host;

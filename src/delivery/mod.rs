@@ -6,6 +6,7 @@
 //! wait. Decisions are pure (`retry.rs`, `operation::transition`); this room only carries them out. It must not know HTTP
 //! servers, sources' formats (the lead is read through [`crate::intake::Source`]), or SQL.
 
+mod ask;
 mod attempt;
 mod engine;
 mod flow;

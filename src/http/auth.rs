@@ -9,8 +9,11 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::problem::{Kind, Problem};
+use super::session;
 use super::state::Shared;
+use crate::clock::Entropy;
 use crate::operation::SourceName;
+use crate::operation::id::hex;
 use crate::store::Role;
 
 /// The holder of a token from `leadonce token create`.
@@ -50,7 +53,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() { Ok(token) } else { Err(missing()) }
 }
 
-async fn person(token: &str, shared: &Shared) -> Result<Person, Problem> {
+pub(crate) async fn person(token: &str, shared: &Shared) -> Result<Person, Problem> {
     let sha256 = Sha256::digest(token.as_bytes()).to_vec();
     let found = shared.store.token(sha256, shared.clock.now()).await?;
     let wrong = || Problem::new(Kind::Unauthorized, "this token is not known, or was revoked");
@@ -71,6 +74,24 @@ pub(crate) async fn caller(request: &HttpRequest, shared: &Shared) -> Result<Cal
     if own.is_empty() { person(token, shared).await.map(Caller::Person) } else { Ok(Caller::Sources(own)) }
 }
 
+/// Who asks: a program or a person by a token, or a person in a browser by the session's cookie.
+async fn who(request: &HttpRequest, shared: &Shared) -> Result<Person, Problem> {
+    match session::value_of(request) {
+        Some(value) if !request.headers().contains_key(header::AUTHORIZATION) => {
+            let (name, role) = session::holder(request, &value, shared).await?;
+            Ok(Person { name, role })
+        }
+        Some(_) | None => person(bearer(request.headers())?, shared).await,
+    }
+}
+
+/// A new token; it is shown once and kept as SHA-256.
+pub fn new_token(entropy: &dyn Entropy) -> String {
+    let mut secret = [0; 32];
+    entropy.fill(&mut secret);
+    format!("lo_{}", hex(&secret))
+}
+
 /// The one place where roles are enforced: each admin route is wrapped in it with the role it needs.
 pub(crate) async fn require(
     needed: Role,
@@ -78,10 +99,7 @@ pub(crate) async fn require(
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse, actix_web::Error> {
     let person = match request.app_data::<web::Data<Shared>>() {
-        Some(shared) => match bearer(request.headers()) {
-            Ok(token) => person(token, shared).await,
-            Err(problem) => Err(problem),
-        },
+        Some(shared) => who(request.request(), shared).await,
         None => Err(Problem::new(Kind::Internal, "the server is not set up")),
     };
     match person.and_then(|person| permit(needed, person)) {

@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::clock::At;
-use crate::operation::{CrmId, Lead, Operation, OperationId};
-use crate::store::{StoreError, Story};
+use crate::operation::{CrmId, DestinationName, Lead, Operation, OperationId};
+use crate::store::{StoreError, StoredDelivery};
 
 /// Carries out operators' decisions and knows what needs sources and CRMs to be known.
 pub trait Desk: Send + Sync {
@@ -19,11 +19,42 @@ pub trait Desk: Send + Sync {
         actor: &'a str,
     ) -> Pin<Box<dyn Future<Output = Result<Operation, Unresolved>> + Send + 'a>>;
 
-    /// The lead of an operation: as corrected, else read from the delivery log; `None` where it was erased or cannot be read.
-    fn lead_of(&self, story: &Story) -> Option<Lead>;
+    /// Asks the CRM now which entities bear the operation's key; logged, and audited under the name `actor`. It decides nothing.
+    fn look_up<'a>(
+        &'a self,
+        id: OperationId,
+        actor: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<Candidate>, Unresolved>> + Send + 'a>>;
 
-    /// Where people find the entity in the CRM.
-    fn link(&self, operation: &Operation) -> Option<String>;
+    /// What a person may do with an operation as it stands.
+    fn choices(&self, operation: &Operation) -> Vec<Choice>;
+
+    /// The lead of an operation: as corrected, else read from the delivery that made it; `None` where it was erased or cannot be
+    /// read.
+    fn lead_of(&self, operation: &Operation, delivery: Option<&StoredDelivery>, edited: Option<&Lead>) -> Option<Lead>;
+
+    /// Where people find an entity in the CRM.
+    fn link(&self, destination: &DestinationName, crm_id: &CrmId) -> Option<String>;
+}
+
+/// An entity of the CRM that may be the operation's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its id.
+    pub crm_id: CrmId,
+    /// What the CRM says about it: name and text.
+    pub shown: Vec<(String, String)>,
+}
+
+/// An action, and whether the state allows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// `complete`, `retry`, `reject` or `look_up`.
+    pub action: &'static str,
+    /// Why not, where the state forbids it.
+    pub refusal: Option<String>,
+    /// When it becomes possible.
+    pub not_before: Option<At>,
 }
 
 /// What an operator decided (contract 6.2).
@@ -81,6 +112,17 @@ pub enum Unresolved {
     /// 409: the payload was erased; `retry` needs the lead in its body (contract 4.1 rule 8).
     #[error("the lead was erased")]
     NeedsLead,
+    /// 409: this kind of CRM has no look-up.
+    #[error("this CRM cannot be asked")]
+    NoLookup,
+    /// 503: the CRM did not answer a look-up.
+    #[error("{detail}")]
+    CrmAway {
+        /// For the operator.
+        detail: String,
+        /// The wait it asked for.
+        retry_after: Option<std::time::Duration>,
+    },
     /// 503.
     #[error(transparent)]
     Store(#[from] StoreError),

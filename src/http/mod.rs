@@ -8,14 +8,21 @@
 //! Errors that the HTTP parser finds before a request exists (a broken request line, `Content-Length` and
 //! `Transfer-Encoding` together) are answered by the server library with a bare 400 and a closed connection.
 
+#![allow(single_use_lifetimes, reason = "the schema of a view that borrows is derived with its lifetime")]
+
 mod admin;
 mod auth;
 mod body;
+mod console;
 mod desk;
+mod json;
 mod limiter;
+mod password;
 mod problem;
 mod public;
+mod session;
 mod state;
+mod throttle;
 mod view;
 mod wait;
 
@@ -31,9 +38,11 @@ use actix_web::middleware::{Next, from_fn};
 use actix_web::{App, HttpMessage, HttpRequest, HttpServer, Route, guard, web};
 use uuid::Uuid;
 
-pub use desk::{Action, Desk, Unresolved};
+pub use admin::Counts;
+pub use auth::new_token;
+pub use desk::{Action, Candidate, Choice, Desk, Unresolved};
 pub use limiter::Limiter;
-pub use state::{Inbound, Normalisers, Settings, Shared};
+pub use state::{Gate, Inbound, Normalisers, Settings, Shared};
 
 use crate::clock::uuid_v7;
 use problem::{Kind, Problem};
@@ -52,6 +61,12 @@ pub fn configure(cfg: &mut web::ServiceConfig) {
             .service(web::resource("/v1/operations").get(operations::by_key).default_service(only("GET")))
             .service(web::resource("/v1/operations/{id}").get(operations::by_id).default_service(only("GET")))
             .service(admin::scope())
+            .configure(console::routes)
+            .service(
+                web::resource("/openapi.json")
+                    .route(readable().to(admin::written::serve))
+                    .default_service(only("GET, HEAD")),
+            )
             .service(web::resource("/healthz").route(readable().to(health::alive)).default_service(only("GET, HEAD")))
             .service(web::resource("/readyz").route(readable().to(health::ready)).default_service(only("GET, HEAD")))
             .service(web::resource("/metrics").route(readable().to(health::metrics)).default_service(only("GET, HEAD")))

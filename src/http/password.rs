@@ -22,7 +22,8 @@ pub(crate) fn hash(password: &str, salt: [u8; 16]) -> Result<String, String> {
 /// Whether it is the password. Where there is no such person (`None`) it takes as long and is false: how long an answer takes
 /// does not tell who exists.
 pub(crate) fn verify(password: &str, stored: Option<&str>) -> bool {
-    const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    const NOBODY: &str =
+        "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let Ok(hash) = PasswordHash::new(stored.unwrap_or(NOBODY)) else { return false };
     argon2().verify_password(password.as_bytes(), &hash).is_ok() && stored.is_some()
 }
@@ -44,6 +45,11 @@ mod tests {
 
     #[test]
     fn the_hash_of_nobody_is_a_real_one_so_that_it_costs_as_much() {
-        assert!(PasswordHash::new("$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").is_ok());
+        assert!(
+            PasswordHash::new(
+                "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+            )
+            .is_ok()
+        );
     }
 }

@@ -56,6 +56,8 @@ kinds! {
     Forbidden = "forbidden", 403, "Not allowed";
     /// A page of another origin.
     OriginNotAllowed = "origin-not-allowed", 403, "This origin may not send";
+    /// A write with a session's cookie that did not come from our own page.
+    ForeignRequest = "foreign-request", 403, "This request did not come from the console";
     /// No such thing.
     NotFound = "not-found", 404, "Not found";
     /// No source of that name.
@@ -68,6 +70,12 @@ kinds! {
     StateForbids = "state-forbids", 409, "The operation's state does not allow this";
     /// `retry` after the payload was erased.
     LeadNeeded = "lead-needed", 409, "The lead was erased";
+    /// The name belongs to another.
+    NameTaken = "name-taken", 409, "The name is taken";
+    /// The filter matches another number than the preview showed.
+    CountMoved = "count-moved", 409, "The list changed in the meantime";
+    /// This kind of CRM has no look-up.
+    NoLookup = "no-lookup", 409, "This CRM cannot be asked";
     /// The version in `If-Match` is not the present one.
     VersionMoved = "version-moved", 412, "Somebody changed the operation in the meantime";
     /// Over the limit.
@@ -82,6 +90,10 @@ kinds! {
     VersionRequired = "version-required", 428, "If-Match is required";
     /// The source is over its own limit.
     TooManyDeliveries = "too-many-deliveries", 429, "Too many deliveries from this source";
+    /// Too many failed sign-ins.
+    TooManySignIns = "too-many-sign-ins", 429, "Too many failed sign-ins";
+    /// The CRM did not answer.
+    CrmUnavailable = "crm-unavailable", 503, "The CRM did not answer";
     /// Something is wrong here, not with the request.
     Internal = "internal", 500, "Internal error";
     /// The store cannot commit now.
@@ -227,6 +239,8 @@ impl fmt::Display for Problem {
     }
 }
 
+impl std::error::Error for Problem {}
+
 impl ResponseError for Problem {
     fn status_code(&self) -> StatusCode {
         StatusCode::from_u16(self.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -293,6 +307,13 @@ impl From<Unresolved> for Problem {
                 Kind::LeadNeeded,
                 "the content was erased by retention; give the lead in the body: {\"action\":\"retry\",\"lead\":{…}}",
             ),
+            Unresolved::NoLookup => Self::new(
+                Kind::NoLookup,
+                "this kind of CRM has no look-up by key; look for the lead in the CRM itself, then decide",
+            ),
+            Unresolved::CrmAway { detail, retry_after } => {
+                Self::new(Kind::CrmUnavailable, detail).retry_after(retry_after.unwrap_or(BUSY_RETRY_AFTER))
+            }
             Unresolved::Store(error) => error.into(),
         }
     }
@@ -366,6 +387,8 @@ mod tests {
             (Unresolved::Forbidden { detail: "completed".into(), not_before: None }, 409),
             (Unresolved::NotInCrm { detail: "unknown".into() }, 422),
             (Unresolved::NeedsLead, 409),
+            (Unresolved::NoLookup, 409),
+            (Unresolved::CrmAway { detail: "no answer".into(), retry_after: None }, 503),
             (Unresolved::Store(StoreError::Busy), 503),
         ];
         for (unresolved, status) in table {

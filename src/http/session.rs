@@ -98,7 +98,11 @@ mod tests {
             own_origin(&request.to_http_request()).is_ok()
         };
         assert!(asked(&[("host", "leads.example"), ("origin", "https://leads.example")]));
-        assert!(asked(&[("host", "127.0.0.1:8080"), ("origin", "http://127.0.0.1:8080"), ("sec-fetch-site", "same-origin")]));
+        assert!(asked(&[
+            ("host", "127.0.0.1:8080"),
+            ("origin", "http://127.0.0.1:8080"),
+            ("sec-fetch-site", "same-origin")
+        ]));
         assert!(asked(&[("host", "leads.example")]));
         for headers in [
             &[("host", "leads.example"), ("origin", "https://evil.example")][..],

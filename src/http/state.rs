@@ -1,18 +1,21 @@
 //! What all handlers share: made once at start by the application.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
+use super::admin::Counts;
 use super::desk::Desk;
 use super::limiter::Limiter;
 use super::public::delivery;
+use super::throttle::Throttle;
 use crate::clock::{Clock, Entropy};
 use crate::intake;
 use crate::operation::SourceName;
-use crate::store::{Rehash, Store};
+use crate::store::{Rehash, SessionTerms, Store};
 use crate::telemetry::Metrics;
 
 /// What all handlers share.
@@ -31,8 +34,34 @@ pub struct Shared {
     pub desk: Arc<dyn Desk>,
     /// How contacts are brought to the form that the search index knows.
     pub normalisers: Normalisers,
+    /// What the overview counted last.
+    pub counts: Counts,
+    /// Sign-ins.
+    pub gate: Gate,
     /// Settings.
     pub settings: Settings,
+}
+
+/// What guards the sign-in.
+#[derive(Debug)]
+pub struct Gate {
+    /// Failed ones are slowed down.
+    pub(crate) throttle: Throttle,
+    /// Passwords are hashed one at a time: it costs memory and a core, and anybody may ask for it.
+    pub(crate) hashing: Semaphore,
+    /// SHA-256 of the secret with which the first administrator is made, once.
+    pub(crate) first: Mutex<Option<[u8; 32]>>,
+}
+
+impl Gate {
+    /// A gate. `first`: the secret with which the first administrator may be made.
+    pub fn new(first: Option<&str>) -> Self {
+        Self {
+            throttle: Throttle::default(),
+            hashing: Semaphore::new(1),
+            first: Mutex::new(first.map(|secret| Sha256::digest(secret.as_bytes()).into())),
+        }
+    }
 }
 
 /// Settings of this room.
@@ -40,6 +69,10 @@ pub struct Shared {
 pub struct Settings {
     /// The address under which the world knows us, for `Location`.
     pub public_url: String,
+    /// The address under which people open the console.
+    pub console_url: String,
+    /// How long a person stays signed in.
+    pub session: SessionTerms,
     /// How long keys are remembered: an unknown key of an older event goes to review (contract 4.1 rule 8).
     pub tombstone: Duration,
     /// Time for a whole body.
@@ -58,6 +91,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             public_url: "http://127.0.0.1:8080".into(),
+            console_url: "http://127.0.0.1:8080".into(),
+            session: SessionTerms { idle: Duration::from_secs(3_600), longest: Duration::from_secs(12 * 3_600) },
             tombstone: Duration::from_secs(400 * 86_400),
             body_deadline: Duration::from_secs(30),
             commit_deadline: Duration::from_millis(1_800),

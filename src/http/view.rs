@@ -3,20 +3,32 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::operation::{CrmId, CrmKey, DestinationName, Operation, OperationId, SourceName, State};
 
-/// The body of 200, 201 and 202.
-#[derive(Debug, Serialize)]
+/// An operation as it stands.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Operation)]
 pub(crate) struct OperationView<'a> {
+    #[schema(value_type = uuid::Uuid)]
     operation_id: OperationId,
+    #[schema(value_type = String)]
     source: &'a SourceName,
+    #[schema(value_type = Option<String>)]
     source_key: Option<Cow<'a, str>>,
     status: State,
+    /// Why it is in review, or why it failed.
     reason: Option<&'static str>,
+    /// The destination.
+    #[schema(value_type = String)]
     crm: &'a DestinationName,
+    /// The key under which the CRM knows it.
+    #[schema(value_type = uuid::Uuid)]
     crm_key: CrmKey,
+    #[schema(value_type = Option<String>)]
     crm_id: Option<&'a CrmId>,
+    /// Create calls so far.
     attempts: u32,
     last_error: Option<&'a str>,
     version: i64,

@@ -1,11 +1,12 @@
 //! The lead: what a person asked for, in one shape for every source and every CRM.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A lead. Everything the sender sent is in it: what has no field of its own stands in `fields`, in its order.
 ///
 /// Personal data: `Debug` prints no value, and logs never show a lead.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lead {
     /// The whole name as sent; composed from its parts where only parts came.
@@ -47,7 +48,7 @@ pub struct Lead {
 }
 
 /// A phone or an e-mail address: the text as sent, and the form that matching uses.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contact {
     /// The text as sent, less invisible characters.
@@ -58,7 +59,7 @@ pub struct Contact {
 }
 
 /// The five UTM tags.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Utm {
     /// utm_source
@@ -86,7 +87,7 @@ impl Utm {
 }
 
 /// A file that came with a form.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// Name of the form field.

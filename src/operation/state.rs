@@ -7,7 +7,7 @@ use super::id::{CrmId, CrmKey, DestinationName, KeyOrigin, OperationId, SourceKe
 use crate::clock::At;
 
 /// The five visible states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Logged; no attempt is under way.

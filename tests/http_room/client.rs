@@ -46,6 +46,18 @@ impl Got {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }
 
+    /// The body of an answer that came in chunks.
+    pub(crate) fn unchunked(&self) -> String {
+        let (mut rest, mut whole) = (self.body.as_bytes(), Vec::new());
+        while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            let length = std::str::from_utf8(&rest[..end]).expect("a length");
+            let length = usize::from_str_radix(length, 16).expect("a length in hex");
+            whole.extend_from_slice(&rest[end + 2..end + 2 + length]);
+            rest = &rest[end + 2 + length + 2..];
+        }
+        String::from_utf8(whole).expect("UTF-8")
+    }
+
     /// The member `operation_id`.
     pub(crate) fn id(&self) -> String {
         self.json()["operation_id"].as_str().unwrap_or_else(|| panic!("no operation: {self:?}")).to_owned()

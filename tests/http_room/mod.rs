@@ -15,12 +15,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use leadonce::clock::{At, Clock, ManualClock, SystemEntropy, uuid_v7};
-use leadonce::http::{Action, Desk, Normalisers, Settings, Shared, Unresolved, server};
+use leadonce::http::{
+    Action, Candidate, Choice, Counts, Desk, Gate, Normalisers, Settings, Shared, Unresolved, server,
+};
 use leadonce::intake::Answer;
 use leadonce::operation::transition::{Change, Decision, Event as Step, apply};
-use leadonce::operation::{CreateOutcome, CrmId, Lead, Lease, Operation, OperationId, Status};
+use leadonce::operation::{CreateOutcome, CrmId, DestinationName, Lead, Lease, Operation, OperationId, Status};
 use leadonce::store::{
-    self, AttemptEnd, AttemptWrite, Audit, CallKind, NewAttempt, Role, Store, Story, Update, Updated, Use, Writer,
+    self, AttemptEnd, AttemptWrite, Audit, CallKind, NewAttempt, Role, Store, StoredDelivery, Update, Updated, Use,
+    Writer,
 };
 use leadonce::telemetry::Metrics;
 use sha2::{Digest, Sha256};
@@ -81,13 +84,30 @@ impl Desk for PlainDesk {
         })
     }
 
-    fn lead_of(&self, story: &Story) -> Option<Lead> {
-        let body = story.deliveries.first()?.body.clone()?;
+    fn look_up<'a>(
+        &'a self,
+        _: OperationId,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<Candidate>, Unresolved>> + Send + 'a>> {
+        Box::pin(async { Err(Unresolved::NoLookup) })
+    }
+
+    fn choices(&self, operation: &Operation) -> Vec<Choice> {
+        let events = [(Step::Retry { settle: Duration::ZERO }, "retry"), (Step::Reject, "reject")];
+        let choice = |(event, action)| {
+            let refusal = apply(operation, &event, self.clock.now()).err().map(|refused| refused.to_string());
+            Choice { action, refusal, not_before: None }
+        };
+        events.into_iter().map(choice).collect()
+    }
+
+    fn lead_of(&self, _: &Operation, delivery: Option<&StoredDelivery>, _: Option<&Lead>) -> Option<Lead> {
+        let body = delivery?.body.clone()?;
         Some(source::lead(&String::from_utf8(body).ok()?))
     }
 
-    fn link(&self, operation: &Operation) -> Option<String> {
-        operation.crm_id.as_ref().map(|id| format!("https://crm.example/{id}"))
+    fn link(&self, _: &DestinationName, crm_id: &CrmId) -> Option<String> {
+        Some(format!("https://crm.example/{crm_id}"))
     }
 }
 
@@ -132,8 +152,24 @@ impl Room {
         room
     }
 
+    /// Nobody can sign in yet; the first administrator is made with this secret.
+    pub(crate) fn open_for_the_first(secret: &str) -> Self {
+        let mut room = Self::made(Settings::default(), Gate::new(Some(secret)));
+        room.write();
+        room
+    }
+
+    /// Whether the writer has done all that was asked of it so far.
+    pub(crate) fn store_is_idle(&self) -> bool {
+        now(self.store.writable()).is_ok()
+    }
+
     /// As a store that cannot commit looks from outside: nothing is written until [`Room::write`].
-    pub(crate) fn with_writer_paused(mut settings: Settings) -> Self {
+    pub(crate) fn with_writer_paused(settings: Settings) -> Self {
+        Self::made(settings, Gate::new(None))
+    }
+
+    fn made(mut settings: Settings, gate: Gate) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let url = format!("sqlite://{}", directory.path().join("leadonce.db").display());
         let settings_of_store = store::Settings { url, queue: 1_000, batch: 100, readers: 2 };
@@ -166,6 +202,8 @@ impl Room {
                 phone: |phone, _| phone.starts_with('+').then(|| phone.replace([' ', '-'], "")),
                 email: |email| email.contains('@').then(|| email.to_lowercase()),
             },
+            counts: Counts::default(),
+            gate,
             settings,
         });
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -257,7 +295,7 @@ impl Room {
         };
         let sha256 = Sha256::digest(token.as_bytes()).to_vec();
         let made = now(self.store.create_token(role.as_str().to_owned(), role, sha256, audit));
-        assert!(made.expect("a token"));
+        made.expect("the store answers");
         token
     }
 

@@ -1,19 +1,30 @@
 //! `GET /v1/admin/destinations`: how the CRM accounts are.
 
 use actix_web::{HttpResponse, web};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::super::problem::{Kind, Problem};
 use super::super::state::Shared;
+use super::Refusals;
 use crate::clock::At;
 use crate::operation::DestinationName;
 use crate::store::{Audit, Census, Destination};
 
+/// All destinations.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Destinations {
+    items: Vec<DestinationView>,
+}
+
 /// A destination as operators see it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Destination)]
 pub(super) struct DestinationView {
+    #[schema(value_type = String)]
     name: DestinationName,
     kind: String,
+    /// active, throttled or suspended
     state: &'static str,
     reason: Option<String>,
     since: String,
@@ -24,7 +35,7 @@ pub(super) struct DestinationView {
 }
 
 impl DestinationView {
-    fn of(destination: Destination, census: &Census, now: At) -> Self {
+    pub(super) fn of(destination: Destination, census: &Census, now: At) -> Self {
         let counts = census.destinations.iter().find(|(name, ..)| *name == destination.name);
         let (waiting, in_progress) = counts.map_or((0, 0), |(_, waiting, in_progress)| (*waiting, *in_progress));
         let until = destination.flow.throttled_until.filter(|until| *until > now);
@@ -48,13 +59,35 @@ impl DestinationView {
     }
 }
 
-/// The handler.
+/// How the CRM accounts are.
+#[utoipa::path(get, path = "/v1/admin/destinations", operation_id = "list_destinations", tag = "destinations",
+    responses((status = 200, description = "All destinations.", body = Destinations), Refusals))]
 pub(super) async fn handle(shared: web::Data<Shared>) -> Result<HttpResponse, Problem> {
     let census = shared.store.census().await?;
     let now = shared.clock.now();
     let rows = shared.store.destinations().await?;
-    let items: Vec<_> = rows.into_iter().map(|row| DestinationView::of(row, &census, now)).collect();
-    Ok(HttpResponse::Ok().json(serde_json::json!({ "items": items })))
+    let items = rows.into_iter().map(|row| DestinationView::of(row, &census, now)).collect();
+    Ok(HttpResponse::Ok().json(Destinations { items }))
+}
+
+/// Why a destination is suspended or resumed.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Why {
+    /// For the audit log.
+    #[schema(max_length = 2000)]
+    pub(super) note: Option<String>,
+}
+
+/// Checks a note's length.
+pub(super) fn note(why: Option<Why>) -> Result<Option<String>, Problem> {
+    let note = why.and_then(|why| why.note).map(|note| note.trim().to_owned()).filter(|note| !note.is_empty());
+    match note {
+        Some(note) if note.chars().count() > 2_000 => {
+            Err(Problem::new(Kind::BadRequest, "the note is longer than 2000 characters"))
+        }
+        note => Ok(note),
+    }
 }
 
 /// The destination that the address names, as it is now.

@@ -4,26 +4,42 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::super::problem::{Kind, Problem};
+use super::super::desk::Choice;
+use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::super::view::OperationView;
+use super::Refusals;
+use super::audit::Entry;
 use crate::clock::At;
 use crate::operation::id::hex;
-use crate::operation::{Lead, OperationId, Status};
-use crate::store::{Audit, StoredAttempt, StoredDelivery, StoredTransition, Story, Verdict};
+use crate::operation::{CrmId, Lead, OperationId, Status};
+use crate::store::{StoredAttempt, StoredDelivery, StoredTransition, Story, Verdict};
 
 /// Of a longer body only the beginning is shown.
 const SHOWN: usize = 64 * 1024;
 
-/// The handler.
+/// Everything about one operation.
+#[utoipa::path(get, path = "/v1/admin/operations/{id}", operation_id = "show_operation", tag = "operations",
+    params(("id" = uuid::Uuid, Path, description = "The operation.")),
+    responses((status = 200, description = "The operation, its lead and its story.", body = Detail), Refusals))]
 pub(super) async fn handle(request: HttpRequest, shared: web::Data<Shared>) -> Result<HttpResponse, Problem> {
-    let unknown = || Problem::new(Kind::NotFound, "there is no operation of that id");
-    let id = request.match_info().get("id").and_then(|id| id.parse::<OperationId>().ok()).ok_or_else(unknown)?;
-    let story = shared.store.story(id).await?.ok_or_else(unknown)?;
-    let lead = shared.desk.lead_of(&story);
+    let id = super::id_in_path(&request)?;
+    let story = shared.store.story(id).await?.ok_or_else(super::unknown_operation)?;
+    let operation = &story.operation;
+    let first = story.deliveries.iter().find(|delivery| delivery.id == operation.delivery_id);
+    let lead = shared.desk.lead_of(operation, first, story.edited_lead.as_ref());
     let related = same_contact(&shared, &story, lead.as_ref()).await?;
-    let detail = Detail::of(&story, lead, shared.desk.link(&story.operation), related);
+    let entity = |crm_id: &CrmId| Entity {
+        link: shared.desk.link(&operation.destination, crm_id),
+        crm_id: crm_id.as_str().to_owned(),
+    };
+    let others = operation.other_crm_ids.as_deref().into_iter().flat_map(|ids| ids.split(','));
+    let others = others.filter_map(|id| CrmId::try_from(id.to_owned()).ok()).map(|id| entity(&id)).collect();
+    let link = operation.crm_id.as_ref().and_then(|id| entity(id).link);
+    let choices = shared.desk.choices(operation).into_iter().map(ChoiceView::from).collect();
+    let detail = Detail::of(&story, lead, Around { link, others, choices, related });
     Ok(HttpResponse::Ok().insert_header(("etag", format!("\"{}\"", story.operation.version))).json(detail))
 }
 
@@ -44,29 +60,81 @@ async fn same_contact(shared: &Shared, story: &Story, lead: Option<&Lead>) -> Re
     Ok(related)
 }
 
-#[derive(Serialize)]
-struct Detail<'a> {
+/// An operation with its lead and its story.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Detail<'a> {
     #[serde(flatten)]
     operation: OperationView<'a>,
     /// Where people find the entity in the CRM.
     link: Option<String>,
     /// When the next attempt or look-up may start.
     next_at: Option<String>,
+    /// The worker that holds it now.
+    lease: Option<LeaseView<'a>>,
+    /// Where the source_key came from.
+    key_origin: &'static str,
+    /// SHA-256 of the canonical content, in hex, and the rule it was computed by.
+    payload_hash: String,
+    hash_rule: &'a str,
     /// What is known of a second entity, or of several candidates.
-    other_crm_ids: Vec<&'a str>,
+    other_crm_ids: Vec<Entity>,
+    /// What a person may do with it as it stands.
+    choices: Vec<ChoiceView>,
     lead: Option<Lead>,
+    /// Whether the lead is as an operator corrected it.
     lead_edited: bool,
     payload_erased_at: Option<String>,
-    deliveries: Vec<Delivery<'a>>,
+    /// The first hundred.
+    deliveries: Vec<DeliveryView<'a>>,
     attempt_log: Vec<Attempt<'a>>,
     transitions: Vec<Transition<'a>>,
-    audit: Vec<AuditView<'a>>,
+    audit: Vec<Entry<'a>>,
+    /// For a conflict: the first operation of the key.
+    #[schema(value_type = Option<String>)]
     conflicts_with: Option<OperationId>,
+    /// Operations of the same key, and those that bear a phone or an e-mail address of this lead.
+    #[schema(value_type = Vec<String>)]
+    related: Vec<OperationId>,
+}
+
+/// An entity of the CRM.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Entity {
+    crm_id: String,
+    link: Option<String>,
+}
+
+/// A worker's time-limited right.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LeaseView<'a> {
+    owner: &'a str,
+    until: String,
+}
+
+/// An action, and why it is not possible now where it is not.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ChoiceView {
+    action: &'static str,
+    refusal: Option<String>,
+    not_before: Option<String>,
+}
+
+impl From<Choice> for ChoiceView {
+    fn from(choice: Choice) -> Self {
+        Self { action: choice.action, refusal: choice.refusal, not_before: choice.not_before.map(At::rfc3339) }
+    }
+}
+
+/// What belongs to an operation and lies outside its story.
+struct Around {
+    link: Option<String>,
+    others: Vec<Entity>,
+    choices: Vec<ChoiceView>,
     related: Vec<OperationId>,
 }
 
 impl<'a> Detail<'a> {
-    fn of(story: &'a Story, lead: Option<Lead>, link: Option<String>, related: Vec<OperationId>) -> Self {
+    fn of(story: &'a Story, lead: Option<Lead>, around: Around) -> Self {
         let operation = &story.operation;
         let next_at = match &operation.status {
             Status::Received { next_attempt_at: at, .. } | Status::Reconciling { next_lookup_at: at, .. } => Some(*at),
@@ -78,29 +146,39 @@ impl<'a> Detail<'a> {
         };
         Self {
             operation: operation.into(),
-            link,
+            link: around.link,
             next_at: next_at.map(At::rfc3339),
-            other_crm_ids: operation.other_crm_ids.as_deref().map(|ids| ids.split(',').collect()).unwrap_or_default(),
+            lease: operation
+                .status
+                .lease()
+                .map(|lease| LeaseView { owner: &lease.owner, until: lease.until.rfc3339() }),
+            key_origin: operation.key_origin.as_str(),
+            payload_hash: hex(operation.payload_hash.as_bytes()),
+            hash_rule: operation.hash_rule.as_str(),
+            other_crm_ids: around.others,
+            choices: around.choices,
             lead,
             lead_edited: story.edited_lead.is_some(),
             payload_erased_at: operation.payload_erased_at.map(At::rfc3339),
-            deliveries: story.deliveries.iter().map(Delivery::of).collect(),
+            deliveries: story.deliveries.iter().map(DeliveryView::of).collect(),
             attempt_log: story.attempts.iter().map(Attempt::of).collect(),
             transitions: story.transitions.iter().map(Transition::of).collect(),
-            audit: story.audit.iter().map(AuditView::of).collect(),
+            audit: story.audit.iter().map(Entry::of).collect(),
             conflicts_with: operation.conflicts_with,
-            related,
+            related: around.related,
         }
     }
 }
 
-#[derive(Serialize)]
-struct Delivery<'a> {
+/// A delivery as it lies in the log.
+#[derive(Serialize, ToSchema)]
+pub(super) struct DeliveryView<'a> {
     id: uuid::Uuid,
     event_index: u16,
     verdict: Verdict,
     received_at: String,
     method: &'a str,
+    #[schema(value_type = Vec<(String, String)>)]
     headers: &'a [(String, String)],
     body: Option<String>,
     body_encoding: &'static str,
@@ -110,8 +188,8 @@ struct Delivery<'a> {
     note: Option<&'a str>,
 }
 
-impl<'a> Delivery<'a> {
-    fn of(stored: &'a StoredDelivery) -> Self {
+impl<'a> DeliveryView<'a> {
+    pub(super) fn of(stored: &'a StoredDelivery) -> Self {
         let body = stored.body.as_deref();
         let shown = body.map(|body| body.get(..SHOWN).unwrap_or(body));
         let text = shown.and_then(as_text);
@@ -144,8 +222,9 @@ fn as_text(bytes: &[u8]) -> Option<&str> {
     }
 }
 
-#[derive(Serialize)]
-struct Attempt<'a> {
+/// A call to the CRM.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Attempt<'a> {
     id: uuid::Uuid,
     call: &'a str,
     number: u32,
@@ -183,8 +262,9 @@ impl<'a> Attempt<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct Transition<'a> {
+/// A state change.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Transition<'a> {
     version: i64,
     from: Option<&'a str>,
     to: &'a str,
@@ -206,33 +286,11 @@ impl<'a> Transition<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct AuditView<'a> {
-    actor: &'a str,
-    at: String,
-    action: &'a str,
-    from: Option<&'a str>,
-    to: Option<&'a str>,
-    note: Option<&'a str>,
-}
-
-impl<'a> AuditView<'a> {
-    fn of(audit: &'a Audit) -> Self {
-        Self {
-            actor: &audit.actor,
-            at: audit.at.rfc3339(),
-            action: &audit.action,
-            from: audit.from.as_deref(),
-            to: audit.to.as_deref(),
-            note: audit.note.as_deref(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::view::samples;
     use super::*;
+    use crate::store::Audit;
 
     fn delivery(body: Option<Vec<u8>>) -> StoredDelivery {
         StoredDelivery {
@@ -270,7 +328,13 @@ mod tests {
             edited_lead: None,
             conflicts: vec![],
         };
-        let detail = Detail::of(&story, Some(Lead::default()), Some("https://crm.example/4512".into()), Vec::new());
+        let around = Around {
+            link: Some("https://crm.example/4512".into()),
+            others: Vec::new(),
+            choices: Vec::new(),
+            related: Vec::new(),
+        };
+        let detail = Detail::of(&story, Some(Lead::default()), around);
         let json = serde_json::to_value(detail).expect("json");
         for member in ["operation_id", "crm_id", "version", "lead", "deliveries", "attempt_log", "audit", "related"] {
             assert!(json.get(member).is_some_and(|value| !value.is_null()), "{member}");
@@ -284,7 +348,7 @@ mod tests {
     fn a_body_is_shown_as_text_where_it_is_text_and_else_in_base64() {
         let shown = |body: Vec<u8>| {
             let stored = delivery(Some(body));
-            let view = Delivery::of(&stored);
+            let view = DeliveryView::of(&stored);
             (view.body.unwrap_or_default().len(), view.body_encoding, view.body_truncated)
         };
         assert_eq!(shown("имя".into()), (6, "utf-8", false));
@@ -297,6 +361,6 @@ mod tests {
     #[test]
     fn an_erased_body_is_null() {
         let stored = delivery(None);
-        assert!(Delivery::of(&stored).body.is_none());
+        assert!(DeliveryView::of(&stored).body.is_none());
     }
 }

@@ -2,19 +2,22 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::super::problem::{Kind, Problem};
+use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::super::view::OperationView;
-use crate::clock::At;
+use super::Refusals;
+use super::query::Query;
 use crate::operation::{FailReason, Operation, ReviewReason, State};
 use crate::store::Filter;
 
-const DEFAULT_LIMIT: usize = 50;
-const MAX_LIMIT: usize = 200;
+/// The members of a filter, in a query string and in a bulk decision.
+pub(super) const FILTERS: [&str; 7] =
+    ["status", "source", "destination", "reason", "q", "received_after", "received_before"];
 
-/// A page.
-#[derive(Serialize)]
+/// A page of operations.
+#[derive(Serialize, ToSchema)]
 pub(super) struct Page<'a> {
     items: Vec<OperationView<'a>>,
     next_cursor: Option<String>,
@@ -30,7 +33,19 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The handler.
+/// Operations, filtered, page by page.
+#[utoipa::path(get, path = "/v1/admin/operations", operation_id = "list_operations", tag = "operations",
+    params(("status" = Option<State>, Query, description = "Only in this state."),
+           ("source" = Option<String>, Query, description = "Only of this source."),
+           ("destination" = Option<String>, Query, description = "Only for this destination."),
+           ("reason" = Option<String>, Query, description = "Only with this reason (of a review, or of a failure)."),
+           ("q" = Option<String>, Query, description = "An operation_id, source_key or crm_id, whole."),
+           ("received_after" = Option<String>, Query, description = "Received at or after that time (RFC 3339)."),
+           ("received_before" = Option<String>, Query, description = "Received before that time (RFC 3339)."),
+           ("order" = Option<Order>, Query, description = "Newest first, unless it says otherwise."),
+           ("limit" = Option<u16>, Query, minimum = 1, maximum = 200, description = "Items of the page (50)."),
+           ("cursor" = Option<String>, Query, description = "The next_cursor of the page before.")),
+    responses((status = 200, description = "A page.", body = Page), Refusals))]
 pub(super) async fn handle(request: HttpRequest, shared: web::Data<Shared>) -> Result<HttpResponse, Problem> {
     let mut filter = filter(request.query_string())?;
     let limit = filter.limit;
@@ -40,67 +55,53 @@ pub(super) async fn handle(request: HttpRequest, shared: web::Data<Shared>) -> R
     Ok(HttpResponse::Ok().json(Page::of(&operations, limit)))
 }
 
-/// Reads the query string; what it does not know it refuses, because a filter that is silently left out shows too much.
-fn filter(query: &str) -> Result<Filter, Problem> {
-    let bad = |detail: String| Problem::new(Kind::BadRequest, detail);
-    let time = |name: &str, value: &str| {
-        let at = At::parse_rfc3339(value);
-        at.ok_or_else(|| bad(format!("{name} is a time like 2026-12-01T10:00:00Z")))
-    };
-    let mut filter = Filter { limit: DEFAULT_LIMIT, ..Filter::default() };
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        // An empty field of a search form asks for nothing.
-        if value.is_empty() {
-            continue;
-        }
-        match &*name {
-            "status" => filter.state = Some(state(&value).map_err(bad)?),
-            "source" => filter.source = Some(value.into_owned()),
-            "destination" => filter.destination = Some(value.into_owned()),
-            "reason" => filter.reason = Some(reason(&value).map_err(bad)?),
-            "q" => filter.q = Some(value.trim().to_owned()),
-            "received_after" => filter.received_after = Some(time("received_after", &value)?),
-            "received_before" => filter.received_before = Some(time("received_before", &value)?),
-            "limit" => filter.limit = limit(&value).map_err(bad)?,
-            "cursor" => {
-                let cursor = value.parse().map_err(|_| bad("cursor is the next_cursor of the page before".into()))?;
-                filter.after = Some(cursor);
-            }
-            _ => {
-                let known = "status, source, destination, reason, q, received_after, received_before, limit, cursor";
-                return Err(bad(format!("the query knows {known}")));
-            }
-        }
-    }
-    Ok(filter)
+/// The order of a list.
+#[derive(Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub(super) enum Order {
+    Newest,
+    Oldest,
 }
 
-fn state(value: &str) -> Result<State, String> {
-    let names = State::ALL.map(State::as_str).join(", ");
-    State::ALL.into_iter().find(|state| state.as_str() == value).ok_or_else(|| format!("status is one of {names}"))
+/// Reads the query string.
+pub(super) fn filter(query: &str) -> Result<Filter, Problem> {
+    let mut query = Query::read(query, &[&FILTERS[..], &["order", "limit", "cursor"]].concat())?;
+    let order = |order: &Order| if *order == Order::Newest { "newest" } else { "oldest" };
+    Ok(Filter {
+        limit: query.limit()?,
+        after: query.cursor(|text| text.parse().ok())?,
+        oldest_first: query.one_of("order", &[Order::Newest, Order::Oldest], order)? == Some(Order::Oldest),
+        ..narrowed(&mut query)?
+    })
 }
 
-fn reason(value: &str) -> Result<String, String> {
-    let names = ReviewReason::ALL.map(ReviewReason::as_str).into_iter().chain(FailReason::ALL.map(FailReason::as_str));
-    let names: Vec<&str> = names.collect();
-    if names.contains(&value) { Ok(value.to_owned()) } else { Err(format!("reason is one of {}", names.join(", "))) }
-}
-
-fn limit(value: &str) -> Result<usize, String> {
-    let limit = value.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-    limit.ok_or_else(|| format!("limit is a number from 1 to {MAX_LIMIT}"))
+/// Reads the members of a filter.
+pub(super) fn narrowed(query: &mut Query) -> Result<Filter, Problem> {
+    let reasons = ReviewReason::ALL.map(ReviewReason::as_str).into_iter();
+    let reasons: Vec<&'static str> = reasons.chain(FailReason::ALL.map(FailReason::as_str)).collect();
+    Ok(Filter {
+        state: query.one_of("status", &State::ALL, |state| state.as_str())?,
+        source: query.text("source"),
+        destination: query.text("destination"),
+        reason: query.one_of("reason", &reasons, |reason| reason)?.map(str::to_owned),
+        q: query.text("q"),
+        received_after: query.time("received_after")?,
+        received_before: query.time("received_before")?,
+        ..Filter::default()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::super::view::samples;
     use super::*;
+    use crate::clock::At;
 
     #[test]
     fn every_filter_of_the_contract_is_read() {
         let read = filter(
             "status=needs_review&source=site&destination=bitrix&reason=payload_conflict&q=%20a1b2&limit=7\
-             &received_after=2026-12-01T10:00:00Z&received_before=2026-12-02T00:00:00%2B03:00\
+             &received_after=2026-12-01T10:00:00Z&received_before=2026-12-02T00:00:00%2B03:00&order=oldest\
              &cursor=0198c0de-0000-7000-8000-000000000001",
         )
         .expect("a filter");
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(read.limit, 7);
         assert_eq!(read.received_after.map(At::rfc3339).as_deref(), Some("2026-12-01T10:00:00.000Z"));
         assert_eq!(read.received_before.map(At::rfc3339).as_deref(), Some("2026-12-01T21:00:00.000Z"));
-        assert!(read.after.is_some());
+        assert!(read.after.is_some() && read.oldest_first);
     }
 
     #[test]
@@ -124,8 +125,10 @@ mod tests {
             "limit=201",
             "limit=ten",
             "cursor=1",
+            "order=random",
             "received_after=yesterday",
             "state=received",
+            "source=a&source=b",
         ] {
             assert_eq!(filter(query).map_err(|problem| problem.status()).err(), Some(400), "{query}");
         }

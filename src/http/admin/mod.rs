@@ -1,22 +1,36 @@
 //! `/v1/admin`: what operators and their programs do (contract 6.2).
 
+mod audit;
+mod bulk;
+mod deliveries;
 mod destinations;
 mod detail;
+mod events;
+mod export;
 mod list;
+mod look_up;
+mod overview;
+pub(super) mod people;
+mod query;
 mod resolve;
 mod resume;
 mod search;
 mod suspend;
+mod tokens;
+pub(super) mod written;
 
 use actix_web::middleware::from_fn;
-use actix_web::{Route, Scope, web};
+use actix_web::{HttpRequest, Route, Scope, web};
+use percent_encoding::percent_decode_str;
 
 use super::problem::{Kind, Problem};
-use super::state::Shared;
-use super::{auth, body, only};
+use super::{auth, only};
+use crate::operation::OperationId;
 use crate::store::Role;
+pub use overview::Counts;
+pub(super) use written::Refusals;
 
-/// An address of this scope. There is no other way to make one, so none is without a role.
+/// A method of an address of this scope. There is no other way to make one, so none is without a role.
 struct AdminRoute {
     method: &'static str,
     path: &'static str,
@@ -24,91 +38,87 @@ struct AdminRoute {
     serve: fn() -> Route,
 }
 
+const fn route(method: &'static str, path: &'static str, role: Role, serve: fn() -> Route) -> AdminRoute {
+    AdminRoute { method, path, role, serve }
+}
+
 /// All of them. A path that another's pattern would match stands before it.
 const ROUTES: &[AdminRoute] = &[
-    AdminRoute { method: "GET", path: "/operations", role: Role::Viewer, serve: || web::get().to(list::handle) },
-    AdminRoute {
-        method: "POST",
-        path: "/operations/search",
-        role: Role::Viewer,
-        serve: || web::post().to(search::handle),
-    },
-    AdminRoute { method: "GET", path: "/operations/{id}", role: Role::Viewer, serve: || web::get().to(detail::handle) },
-    AdminRoute {
-        method: "POST",
-        path: "/operations/{id}/resolve",
-        role: Role::Operator,
-        serve: || web::post().to(resolve::handle),
-    },
-    AdminRoute {
-        method: "GET",
-        path: "/destinations",
-        role: Role::Viewer,
-        serve: || web::get().to(destinations::handle),
-    },
-    AdminRoute {
-        method: "POST",
-        path: "/destinations/{name}/resume",
-        role: Role::Operator,
-        serve: || web::post().to(resume::handle),
-    },
-    AdminRoute {
-        method: "POST",
-        path: "/destinations/{name}/suspend",
-        role: Role::Operator,
-        serve: || web::post().to(suspend::handle),
-    },
+    route("GET", "/overview", Role::Viewer, || web::get().to(overview::handle)),
+    route("GET", "/operations", Role::Viewer, || web::get().to(list::handle)),
+    route("GET", "/operations.csv", Role::Viewer, || web::get().to(export::operations)),
+    route("POST", "/operations/search", Role::Viewer, || web::post().to(search::handle)),
+    route("POST", "/operations/resolve", Role::Operator, || web::post().to(bulk::handle)),
+    route("GET", "/operations/{id}", Role::Viewer, || web::get().to(detail::handle)),
+    route("POST", "/operations/{id}/resolve", Role::Operator, || web::post().to(resolve::handle)),
+    route("POST", "/operations/{id}/lookup", Role::Operator, || web::post().to(look_up::handle)),
+    route("GET", "/destinations", Role::Viewer, || web::get().to(destinations::handle)),
+    route("POST", "/destinations/{name}/resume", Role::Operator, || web::post().to(resume::handle)),
+    route("POST", "/destinations/{name}/suspend", Role::Operator, || web::post().to(suspend::handle)),
+    route("GET", "/deliveries", Role::Viewer, || web::get().to(deliveries::handle)),
+    route("GET", "/deliveries.csv", Role::Viewer, || web::get().to(export::deliveries)),
+    route("GET", "/audit", Role::Viewer, || web::get().to(audit::handle)),
+    route("GET", "/audit.csv", Role::Viewer, || web::get().to(export::audit_log)),
+    route("GET", "/events", Role::Viewer, || web::get().to(events::handle)),
+    route("GET", "/people", Role::Admin, || web::get().to(people::list)),
+    route("POST", "/people", Role::Admin, || web::post().to(people::create)),
+    route("POST", "/people/{name}", Role::Admin, || web::post().to(people::change)),
+    route("GET", "/tokens", Role::Admin, || web::get().to(tokens::list)),
+    route("POST", "/tokens", Role::Admin, || web::post().to(tokens::create)),
+    route("POST", "/tokens/{name}/revoke", Role::Admin, || web::post().to(tokens::revoke)),
 ];
 
-/// The scope with each route behind its role.
+/// The scope with each route behind its role. The methods of one address stand together in the table.
 pub(crate) fn scope() -> Scope {
     let mut scope = web::scope("/v1/admin");
-    for AdminRoute { method, path, role, serve } in ROUTES {
-        let resource = web::resource(*path)
-            .route(serve())
-            .default_service(only(method))
-            .wrap(from_fn(move |request, next| auth::require(*role, request, next)));
-        scope = scope.service(resource);
+    for routes in ROUTES.chunk_by(|a, b| a.path == b.path) {
+        let Some(first) = routes.first() else { continue };
+        let mut resource = web::resource(first.path);
+        for AdminRoute { role, serve, .. } in routes {
+            let role = *role;
+            resource = resource.route(serve().wrap(from_fn(move |request, next| auth::require(role, request, next))));
+        }
+        let allow: &'static [AdminRoute] = routes;
+        scope = scope.service(resource.default_service(not_allowed(allow)));
     }
     scope.default_service(web::to(|| async { Problem::new(Kind::NotFound, "there is nothing at this address") }))
 }
 
-/// Largest body of an admin call: a lead as corrected by hand.
-const MAX_BODY: usize = 256 * 1024;
-
-/// Reads a JSON body; `usage` says what it should look like. An empty body is `null`.
-async fn json<T: serde::de::DeserializeOwned>(
-    mut payload: web::Payload,
-    shared: &Shared,
-    usage: &str,
-) -> Result<T, Problem> {
-    let body = match body::read(&mut payload, None, MAX_BODY, shared.settings.body_deadline).await {
-        Ok(body) => body,
-        Err(body::Broken::TooLarge(_)) => {
-            return Err(Problem::new(Kind::BodyTooLarge, format!("the body is larger than {MAX_BODY} bytes")));
-        }
-        Err(body::Broken::NoRoom) => return Err(Problem::not_stored().closing()),
-        Err(body::Broken::TooSlow) => {
-            return Err(Problem::new(Kind::SlowBody, "the body did not arrive in time").closing());
-        }
-        Err(body::Broken::Incomplete) => {
-            return Err(Problem::new(Kind::IncompleteBody, "the body ended early").closing());
-        }
+/// A method that the address does not know is refused to those who may use one that it knows.
+fn not_allowed(routes: &'static [AdminRoute]) -> Route {
+    let role = routes.iter().map(|route| route.role).min().unwrap_or(Role::Admin);
+    let known = match routes {
+        [one] => one.method,
+        _ => "GET, POST",
     };
-    parse(&body, usage)
+    only(known).wrap(from_fn(move |request, next| auth::require(role, request, next)))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(body: &[u8], usage: &str) -> Result<T, Problem> {
-    let body: &[u8] = if body.iter().all(u8::is_ascii_whitespace) { b"null" } else { body };
-    serde_json::from_slice(body).map_err(|error| {
-        // The text of serde names fields and types; of values it shows only those of the wrong type.
-        let place = format!("line {} column {}", error.line(), error.column());
-        let what = match error.classify() {
-            serde_json::error::Category::Data => "has another shape than expected",
-            _ => "is not JSON",
-        };
-        Problem::new(Kind::BadRequest, format!("the body {what} at {place}; send {usage}"))
-    })
+/// The operation that the address names.
+fn id_in_path(request: &HttpRequest) -> Result<OperationId, Problem> {
+    request.match_info().get("id").and_then(|id| id.parse().ok()).ok_or_else(unknown_operation)
+}
+
+fn unknown_operation() -> Problem {
+    Problem::new(Kind::NotFound, "there is no operation of that id")
+}
+
+/// The name of a person or a token in the address.
+fn name_in_path(request: &HttpRequest) -> Result<String, Problem> {
+    let name = request.match_info().get("name").unwrap_or_default();
+    let name = percent_decode_str(name).decode_utf8();
+    name.map(|name| name.into_owned()).map_err(|_| Problem::new(Kind::NotFound, "there is nothing of that name"))
+}
+
+/// A new name of a person or a token: something that can be read in the audit log.
+fn new_name(name: &str, longest: usize) -> Result<String, Problem> {
+    let name = name.trim();
+    let good = !name.is_empty() && name.chars().count() <= longest && !name.chars().any(char::is_control);
+    if good && !name.contains('/') {
+        return Ok(name.to_owned());
+    }
+    let detail = format!("a name has 1 to {longest} characters, without slashes and control characters");
+    Err(Problem::new(Kind::BadRequest, detail))
 }
 
 #[cfg(test)]
@@ -121,13 +131,28 @@ mod tests {
         assert_eq!(
             table,
             [
+                ("GET", "/overview", "viewer"),
                 ("GET", "/operations", "viewer"),
+                ("GET", "/operations.csv", "viewer"),
                 ("POST", "/operations/search", "viewer"),
+                ("POST", "/operations/resolve", "operator"),
                 ("GET", "/operations/{id}", "viewer"),
                 ("POST", "/operations/{id}/resolve", "operator"),
+                ("POST", "/operations/{id}/lookup", "operator"),
                 ("GET", "/destinations", "viewer"),
                 ("POST", "/destinations/{name}/resume", "operator"),
                 ("POST", "/destinations/{name}/suspend", "operator"),
+                ("GET", "/deliveries", "viewer"),
+                ("GET", "/deliveries.csv", "viewer"),
+                ("GET", "/audit", "viewer"),
+                ("GET", "/audit.csv", "viewer"),
+                ("GET", "/events", "viewer"),
+                ("GET", "/people", "admin"),
+                ("POST", "/people", "admin"),
+                ("POST", "/people/{name}", "admin"),
+                ("GET", "/tokens", "admin"),
+                ("POST", "/tokens", "admin"),
+                ("POST", "/tokens/{name}/revoke", "admin"),
             ]
         );
     }
@@ -137,13 +162,5 @@ mod tests {
         for route in ROUTES.iter().filter(|route| route.role == Role::Viewer) {
             assert!(route.method == "GET" || route.path.ends_with("/search"), "{}", route.path);
         }
-        assert!(ROUTES.iter().all(|route| route.role == Role::Viewer || route.method == "POST"));
-    }
-
-    #[test]
-    fn a_wrong_body_is_told_its_place_and_the_right_form_but_none_of_its_values() {
-        let problem = parse::<u32>(b"\"+79161234567\"", "a number").expect_err("a text is no number");
-        let told = problem.json().to_string();
-        assert!(told.contains("line 1") && told.contains("send a number") && !told.contains("7916"), "{told}");
     }
 }

@@ -3,39 +3,59 @@
 use actix_web::http::header::{self, HeaderMap};
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
-use super::super::auth;
 use super::super::desk::Action;
 use super::super::problem::{Kind, Problem};
 use super::super::state::Shared;
 use super::super::view::OperationView;
-use crate::operation::{CrmId, Lead, OperationId};
+use super::super::{auth, json};
+use super::{Refusals, written};
+use crate::operation::{CrmId, Lead};
 
 const USAGE: &str = "{\"action\":\"complete\",\"crm_id\":\"4512\"}, {\"action\":\"retry\"} (with a corrected \"lead\" \
                      if needed) or {\"action\":\"reject\",\"note\":\"why\"}";
 const LONGEST_NOTE: usize = 2_000;
 
 /// The body. One flat shape: what belongs to which action is checked in [`Decision::action`].
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Decision {
+pub(super) struct Decision {
+    /// complete, retry or reject
     action: String,
+    /// For complete: the entity.
     crm_id: Option<String>,
+    /// For retry: the lead as corrected.
+    #[schema(value_type = Option<Lead>)]
     lead: Option<Box<Lead>>,
+    /// Why; reject needs it.
+    #[schema(max_length = 2000)]
     note: Option<String>,
 }
 
-/// The handler.
+/// Carries out a decision on the version that was looked at.
+#[utoipa::path(post, path = "/v1/admin/operations/{id}/resolve", operation_id = "resolve_operation", tag = "operations",
+    params(("id" = uuid::Uuid, Path, description = "The operation."),
+           ("If-Match" = String, Header, description = "The version that was looked at, like \"4\".")),
+    request_body = Decision,
+    responses((status = 200, description = "The operation after it.", body = OperationView),
+              (status = 409, description = "The state forbids it, or not yet; or the lead was erased.",
+               body = written::ProblemDocument, content_type = "application/problem+json"),
+              (status = 412, description = "Somebody changed it in the meantime.", body = written::ProblemDocument,
+               content_type = "application/problem+json"),
+              (status = 422, description = "The CRM does not have this entity.", body = written::ProblemDocument,
+               content_type = "application/problem+json"),
+              (status = 428, description = "If-Match is missing.", body = written::ProblemDocument,
+               content_type = "application/problem+json"), Refusals))]
 pub(super) async fn handle(
     request: HttpRequest,
     payload: web::Payload,
     shared: web::Data<Shared>,
 ) -> Result<HttpResponse, Problem> {
     let actor = auth::actor(&request)?;
-    let unknown = || Problem::new(Kind::NotFound, "there is no operation of that id");
-    let id = request.match_info().get("id").and_then(|id| id.parse::<OperationId>().ok()).ok_or_else(unknown)?;
+    let id = super::id_in_path(&request)?;
     let version = version(request.headers()).map_err(|problem| problem.about(id))?;
-    let decision: Decision = super::json(payload, &shared, USAGE).await?;
+    let decision: Decision = json::read(payload, &shared, USAGE).await?;
     let action = decision.action().map_err(|problem| problem.about(id))?;
     let resolved = shared.desk.resolve(id, version, action, &actor.name).await;
     let operation = resolved.map_err(|unresolved| Problem::from(unresolved).about(id))?;
@@ -87,9 +107,7 @@ mod tests {
     use actix_web::http::header::HeaderValue;
 
     fn read(body: &str) -> Result<Action, u16> {
-        super::super::parse::<Decision>(body.as_bytes(), USAGE)
-            .and_then(Decision::action)
-            .map_err(|problem| problem.status())
+        json::parse::<Decision>(body.as_bytes(), USAGE).and_then(Decision::action).map_err(|problem| problem.status())
     }
 
     #[test]

@@ -1,22 +1,18 @@
 //! `POST /v1/admin/destinations/{name}/resume`: the destination's leads go on, one probe first.
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
 
-use super::super::auth;
 use super::super::problem::Problem;
 use super::super::state::Shared;
-use super::destinations;
+use super::super::{auth, json};
+use super::{Refusals, destinations};
 
 const USAGE: &str = "nothing, or {\"note\":\"why\"}";
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Why {
-    note: Option<String>,
-}
-
-/// The handler. A destination that is not suspended stays as it is; the answer shows how it stands.
+/// Lets a destination's leads go on, one probe first. One that is not suspended stays as it is.
+#[utoipa::path(post, path = "/v1/admin/destinations/{name}/resume", operation_id = "resume_destination", tag = "destinations",
+    params(("name" = String, Path, description = "The destination's name.")), request_body = Option<destinations::Why>,
+    responses((status = 200, description = "As it is now.", body = destinations::DestinationView), Refusals))]
 pub(super) async fn handle(
     request: HttpRequest,
     payload: web::Payload,
@@ -24,10 +20,10 @@ pub(super) async fn handle(
 ) -> Result<HttpResponse, Problem> {
     let actor = auth::actor(&request)?;
     let name = destinations::name_of(&request)?;
-    let why: Option<Why> = super::json(payload, &shared, USAGE).await?;
+    let note = destinations::note(json::read(payload, &shared, USAGE).await?)?;
     destinations::named(&name, &shared).await?;
     let at = shared.clock.now();
-    let audit = destinations::audit("resume", &name, actor.name, why.and_then(|why| why.note), at);
+    let audit = destinations::audit("resume", &name, actor.name, note, at);
     if shared.store.resume(name.clone(), Some(audit), at).await? {
         shared.metrics.suspended(name.as_str(), false);
     }

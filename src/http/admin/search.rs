@@ -3,25 +3,32 @@
 
 use actix_web::{HttpResponse, web};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
+use super::super::json;
 use super::super::problem::{Kind, Problem};
 use super::super::state::{Normalisers, Shared};
+use super::Refusals;
 use super::list::Page;
 use crate::operation::Operation;
 
 const USAGE: &str = "{\"phone\":\"…\"} or {\"email\":\"…\"}";
 const LIMIT: usize = 200;
 
-#[derive(Deserialize)]
+/// A phone or an e-mail address, in any spelling.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+pub(super) struct Wanted {
     phone: Option<String>,
     email: Option<String>,
 }
 
-/// The handler.
+/// Operations by the customer's phone or e-mail.
+#[utoipa::path(post, path = "/v1/admin/operations/search", operation_id = "search_operations", tag = "operations",
+    request_body = Wanted,
+    responses((status = 200, description = "The newest two hundred.", body = Page), Refusals))]
 pub(super) async fn handle(payload: web::Payload, shared: web::Data<Shared>) -> Result<HttpResponse, Problem> {
-    let wanted: Wanted = super::json(payload, &shared, USAGE).await?;
+    let wanted: Wanted = json::read(payload, &shared, USAGE).await?;
     let regions: Vec<_> = shared.sources.values().map(|inbound| inbound.settings.default_region.as_deref()).collect();
     let contacts = contacts(&wanted, &regions, &shared.normalisers)?;
     let mut found: Vec<Operation> = Vec::new();
@@ -69,7 +76,7 @@ mod tests {
 
     fn wanted(body: &str) -> Result<Vec<String>, u16> {
         let regions = [Some("RU"), Some("DE"), Some("RU"), None];
-        let wanted = super::super::parse(body.as_bytes(), USAGE);
+        let wanted = json::parse(body.as_bytes(), USAGE);
         wanted.and_then(|wanted| contacts(&wanted, &regions, &NORMALISERS)).map_err(|problem| problem.status())
     }
 

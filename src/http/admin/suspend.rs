@@ -1,22 +1,18 @@
 //! `POST /v1/admin/destinations/{name}/suspend`: no call leaves for this destination until `resume`; its leads wait.
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use serde::Deserialize;
 
-use super::super::auth;
 use super::super::problem::Problem;
 use super::super::state::Shared;
-use super::destinations;
+use super::super::{auth, json};
+use super::{Refusals, destinations};
 
 const USAGE: &str = "nothing, or {\"note\":\"why\"}";
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Why {
-    note: Option<String>,
-}
-
-/// The handler. A destination that is suspended already keeps its reason; the answer shows how it stands.
+/// Holds a destination: no call leaves for it until it is resumed; its leads wait. One that is suspended already keeps its reason.
+#[utoipa::path(post, path = "/v1/admin/destinations/{name}/suspend", operation_id = "suspend_destination", tag = "destinations",
+    params(("name" = String, Path, description = "The destination's name.")), request_body = Option<destinations::Why>,
+    responses((status = 200, description = "As it is now.", body = destinations::DestinationView), Refusals))]
 pub(super) async fn handle(
     request: HttpRequest,
     payload: web::Payload,
@@ -24,10 +20,9 @@ pub(super) async fn handle(
 ) -> Result<HttpResponse, Problem> {
     let actor = auth::actor(&request)?;
     let name = destinations::name_of(&request)?;
-    let why: Option<Why> = super::json(payload, &shared, USAGE).await?;
+    let note = destinations::note(json::read(payload, &shared, USAGE).await?)?;
     destinations::named(&name, &shared).await?;
     let at = shared.clock.now();
-    let note = why.and_then(|why| why.note);
     let reason = match &note {
         Some(note) => format!("suspended by {}: {note}", actor.name),
         None => format!("suspended by {}", actor.name),
