@@ -118,7 +118,9 @@ impl OperatorDesk {
         };
         ports.store.note(audit).await?;
         match asked.found {
-            Ok(found) => Ok(found.into_iter().map(|(crm_id, shown)| Candidate { crm_id, shown }).collect()),
+            Ok(found) => {
+                Ok(found.into_iter().map(|entity| Candidate { crm_id: entity.crm_id, shown: entity.shown }).collect())
+            }
             Err(failure) => Err(Unresolved::CrmAway { detail: failure.message, retry_after: failure.retry_after }),
         }
     }

@@ -16,8 +16,17 @@ const STEP: Duration = Duration::from_millis(50);
 /// What the CRM said.
 #[derive(Debug)]
 pub struct Asked {
-    /// The entities that bear the operation's key, each with its plain members; or why that is not known.
-    pub found: Result<Vec<(CrmId, Vec<(String, String)>)>, Failure>,
+    /// The entities that bear the operation's key; or why that is not known.
+    pub found: Result<Vec<Entity>, Failure>,
+}
+
+/// An entity that bears the operation's key.
+#[derive(Debug)]
+pub struct Entity {
+    /// Its id.
+    pub crm_id: CrmId,
+    /// What the CRM says about it: name and text.
+    pub shown: Vec<(String, String)>,
 }
 
 impl Engine {
@@ -53,9 +62,9 @@ impl Engine {
         let ended_at = self.now();
         let (class, found) = match outcome {
             LookupOutcome::Found(ids) => {
-                let entity = |id: CrmId| {
-                    let members = candidates::shown(&exchange, &id);
-                    (id, members.into_iter().map(|(name, text)| (name, line.connector.scrub(&text))).collect())
+                let entity = |crm_id: CrmId| {
+                    let members = candidates::shown(&exchange, &crm_id).into_iter();
+                    Entity { crm_id, shown: members.map(|(name, text)| (name, line.connector.scrub(&text))).collect() }
                 };
                 ("ok", Ok(ids.into_iter().map(entity).collect::<Vec<_>>()))
             }
@@ -68,7 +77,7 @@ impl Engine {
         self.heed(operation, found.as_ref().err(), begun_at).await;
         let told = match &found {
             Ok(found) if found.is_empty() => "none".to_owned(),
-            Ok(found) => found.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", "),
+            Ok(found) => found.iter().map(|entity| entity.crm_id.as_str()).collect::<Vec<_>>().join(", "),
             Err(_) => "no answer".to_owned(),
         };
         let attempt = NewAttempt {
