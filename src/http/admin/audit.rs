@@ -13,6 +13,7 @@ use crate::store::{Audit, AuditFilter};
 
 /// A page of the audit log, newest first.
 #[derive(Serialize, ToSchema)]
+#[schema(as = AuditPage)]
 pub(super) struct Page<'a> {
     items: Vec<Entry<'a>>,
     next_cursor: Option<String>,
@@ -20,6 +21,7 @@ pub(super) struct Page<'a> {
 
 /// An entry of the audit log.
 #[derive(Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
 pub(super) struct Entry<'a> {
     actor: &'a str,
     at: String,

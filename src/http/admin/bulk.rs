@@ -23,6 +23,7 @@ const LONGEST_NOTE: usize = 2_000;
 /// One decision for many operations.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = BulkDecision)]
 pub(super) struct Bulk {
     action: Verb,
     /// Why; reject needs it.
@@ -51,6 +52,7 @@ pub(super) enum Verb {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = BulkItem)]
 pub(super) struct Item {
     #[schema(value_type = uuid::Uuid)]
     id: OperationId,
@@ -62,6 +64,7 @@ pub(super) struct Item {
 /// The filters of the list.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = OperationFilter)]
 pub(super) struct WantedFilter {
     status: Option<String>,
     source: Option<String>,

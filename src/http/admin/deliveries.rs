@@ -15,6 +15,7 @@ use crate::store::{DeliveryFilter, StoredDelivery, Verdict};
 
 /// A page of deliveries, newest first.
 #[derive(Serialize, ToSchema)]
+#[schema(as = DeliveryPage)]
 pub(super) struct Page<'a> {
     items: Vec<Ownerless<'a>>,
     next_cursor: Option<String>,

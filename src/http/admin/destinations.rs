@@ -73,6 +73,7 @@ pub(super) async fn handle(shared: web::Data<Shared>) -> Result<HttpResponse, Pr
 /// Why a destination is suspended or resumed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Reason)]
 pub(super) struct Why {
     /// For the audit log.
     #[schema(max_length = 2000)]

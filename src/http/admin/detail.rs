@@ -62,6 +62,7 @@ async fn same_contact(shared: &Shared, story: &Story, lead: Option<&Lead>) -> Re
 
 /// An operation with its lead and its story.
 #[derive(Serialize, ToSchema)]
+#[schema(as = OperationDetail)]
 pub(super) struct Detail<'a> {
     #[serde(flatten)]
     operation: OperationView<'a>,
@@ -106,6 +107,7 @@ pub(super) struct Entity {
 
 /// A worker's time-limited right.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Lease)]
 pub(super) struct LeaseView<'a> {
     owner: &'a str,
     until: String,
@@ -113,6 +115,7 @@ pub(super) struct LeaseView<'a> {
 
 /// An action, and why it is not possible now where it is not.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Choice)]
 pub(super) struct ChoiceView {
     action: &'static str,
     refusal: Option<String>,
@@ -172,6 +175,7 @@ impl<'a> Detail<'a> {
 
 /// A delivery as it lies in the log.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Delivery)]
 pub(super) struct DeliveryView<'a> {
     id: uuid::Uuid,
     event_index: u16,

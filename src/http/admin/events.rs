@@ -20,6 +20,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 /// A page of the feed, oldest first.
 #[derive(Serialize, ToSchema)]
+#[schema(as = EventPage)]
 pub(super) struct Page<'a> {
     items: Vec<Event<'a>>,
     /// What `after` is for the next page, also where this one is empty.

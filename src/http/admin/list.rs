@@ -18,6 +18,7 @@ pub(super) const FILTERS: [&str; 7] =
 
 /// A page of operations.
 #[derive(Serialize, ToSchema)]
+#[schema(as = OperationPage)]
 pub(super) struct Page<'a> {
     items: Vec<OperationView<'a>>,
     next_cursor: Option<String>,

@@ -17,6 +17,7 @@ pub(super) struct Candidates {
 
 /// An entity that bears the operation's key.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Candidate)]
 pub(super) struct CandidateView {
     crm_id: String,
     /// Where people find it.

@@ -79,6 +79,7 @@ pub(super) struct Oldest {
 
 /// A destination, with its part of the last 24 hours.
 #[derive(Serialize, ToSchema)]
+#[schema(as = DestinationShare)]
 pub(super) struct Share {
     #[serde(flatten)]
     destination: DestinationView,
@@ -89,6 +90,7 @@ pub(super) struct Share {
 }
 
 #[derive(Serialize, ToSchema)]
+#[schema(as = Incident)]
 pub(super) struct IncidentView {
     key: String,
     text: String,

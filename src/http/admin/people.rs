@@ -24,6 +24,7 @@ pub(super) struct People {
 
 /// A person.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Person)]
 pub(super) struct PersonView {
     name: String,
     role: Role,
@@ -60,6 +61,7 @@ pub(super) struct NewPerson {
 /// A change; what is left out stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PersonChange)]
 pub(super) struct Changed {
     role: Option<Role>,
     #[schema(min_length = 12, max_length = 200)]

@@ -23,6 +23,7 @@ pub(super) struct Tokens {
 
 /// A token, without its secret.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Token)]
 pub(super) struct TokenView {
     name: String,
     role: Role,

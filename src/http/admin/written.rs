@@ -57,6 +57,7 @@ pub(in super::super) enum Refusals {
 #[openapi(
     info(title = "leadonce", description = "Lead intake: the admin API.", license(name = "MIT OR Apache-2.0")),
     modifiers(&Security),
+    components(schemas(list::Order, crate::operation::State, crate::store::Verdict)),
     paths(
         overview::handle,
         list::handle,
@@ -145,5 +146,29 @@ mod tests {
         written.sort();
         routes.sort();
         assert_eq!(written, routes);
+    }
+
+    /// Every `$ref` below a value.
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(object) => {
+                found.extend(object.get("$ref").and_then(Value::as_str));
+                object.values().for_each(|value| references(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_shape_that_is_named_is_described() {
+        let document = document();
+        let mut named = Vec::new();
+        references(&document, &mut named);
+        assert!(named.len() > 50, "{}", named.len());
+        for reference in named {
+            let place = reference.strip_prefix('#').expect("a place in the document");
+            assert!(document.pointer(place).is_some(), "{reference}");
+        }
     }
 }
