@@ -47,6 +47,8 @@ const OWNED: &[(&str, &[&str])] = &[
     ("clap", &["app", "config", "main"]),
     ("toml_edit", &["config"]),
     ("minijinja", &["crm", "http"]),
+    ("argon2", &["http/password.rs"]),
+    ("csv", &["http/admin/export.rs"]),
     ("std::env", &["config"]),
 ];
 

@@ -320,7 +320,20 @@ fn each_fault_has_its_line_and_key() {
             "line 1: alerts.webhook_secret: must be whsec_ and 24 to 64 bytes in base64 (make one: echo \
              whsec_$(openssl rand -base64 32)), found another text",
         ),
-        ("admin.port = 9", "line 1: admin: unknown key"),
+        ("admin.port = 9", "line 1: admin.port: unknown key"),
+        (
+            "admin.listen = \"8081\"",
+            "line 1: admin.listen: must be an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"",
+        ),
+        (
+            "admin.listen = \"127.0.0.1:8080\"",
+            "line 1: admin.listen: is the address of [server]; leave it out to serve the console there, or choose another",
+        ),
+        (
+            "admin.session_idle = \"13h\"",
+            "line 1: admin.session_idle: must not be longer than session_longest (12h), found 13h",
+        ),
+        ("operator.port = 9", "line 1: operator: unknown key"),
     ] {
         assert_eq!(faults(&format!("{wrong}{RIGHT}")), [fault], "{wrong}");
     }

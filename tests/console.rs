@@ -379,6 +379,57 @@ async fn people_and_tokens_are_made_and_customers_are_found_by_any_spelling() {
     stage.end().await;
 }
 
+/// A CRM that repeats its own address, which is a password, in an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn c41_no_secret_of_a_crm_is_shown_to_anybody() {
+    let gateway = Gateway::start(setup()).await;
+    let address = gateway.sandbox.bitrix_url();
+    let secret = address.trim_end_matches('/').rsplit('/').next().expect("the secret part").to_owned();
+    let refusal =
+        json!({"error": "ERROR_CORE", "error_description": format!("cannot serve {address}crm.item.add")}).to_string();
+    gateway.faults(json!([{"call": "create", "kind": "body", "status": 400, "body": refusal}]));
+    let answer = gateway.deliver("c1", &lead("Anna"), 5).await;
+    let id = answer.body["operation_id"].as_str().expect("an id").to_owned();
+    gateway.in_state("c1", "failed_terminal").await;
+    gateway.post(&format!("/v1/admin/operations/{id}/lookup"), &json!({})).await;
+    let detail = gateway.get(&format!("/v1/admin/operations/{id}")).await;
+    assert!(detail.text.contains("cannot serve"), "the CRM's words are shown: {}", detail.text);
+    for path in [
+        &format!("/v1/admin/operations/{id}"),
+        "/v1/admin/overview",
+        "/v1/admin/audit",
+        "/v1/admin/events",
+        "/v1/admin/operations.csv",
+        "/v1/admin/destinations",
+    ] {
+        let shown = gateway.get(path).await.text;
+        assert!(!shown.contains(&secret), "{path} shows {secret}: {shown}");
+    }
+    gateway.end().await;
+}
+
+/// No browser is needed to see who answers where.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_console_may_have_an_address_of_its_own_and_the_first_start_tells_how_to_get_in() {
+    let gateway = Gateway::start(Setup { more: "[admin]\nlisten = \"127.0.0.1:0\"\n".into(), ..setup() }).await;
+    let log = gateway.log();
+    let link = log.split_whitespace().find(|word| word.contains("/console#/first/")).expect("a link for the first");
+    let (console, secret) = link.split_once("/console#/first/").expect("its parts");
+    let status = async |base: &str, path: &str| {
+        let request = gateway.client.get(format!("{base}{path}")).bearer_auth(&gateway.token);
+        gateway::Answer::of(request).await.status
+    };
+    for path in ["/console", "/v1/admin/operations", "/openapi.json"] {
+        assert_eq!((status(console, path).await, status(&gateway.url, path).await), (200, 404), "{path}");
+    }
+    assert_eq!((status(console, "/v1/intake/shop").await, status(console, "/readyz").await), (404, 200));
+    // A token was made meanwhile: the link is over.
+    let body = json!({"secret": secret, "name": "Eve", "password": "a few quiet words"});
+    let first = gateway::Answer::of(gateway.client.post(format!("{console}/console/first")).json(&body)).await;
+    assert_eq!(first.status, 401, "{first:?}");
+    gateway.end().await;
+}
+
 /// Each page, light and dark, in both languages, wide and at a phone's width, into `target/console`; none is wider than its screen.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_pictured_and_fits_its_screen() {

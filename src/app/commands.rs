@@ -96,6 +96,7 @@ async fn serve_until_stopped(config: Config) -> Result<()> {
     let application = Application::build(config).await?;
     let address = std::net::SocketAddr::new(host, application.port());
     say(&format!("{}http://{address}", super::child::LISTENING))?;
+    complain(application.console());
     application.run_until(stop).await
 }
 
@@ -226,13 +227,14 @@ async fn purge_now(config: Config, dry_run: bool, json: bool) -> Result<()> {
 async fn show(listen: &str) -> Result<Exit> {
     let demo = Demo::start(&program()?, listen).await?;
     say(&format!(
-        "leadonce demo\n\n  form page     {}\n  gateway       {}\n  sandbox CRM   {}\n  operator token {}\n\n\
+        "leadonce demo\n\n  form page     {}\n  gateway       {}\n  sandbox CRM   {}\n  operator token {}\n  console       {}/console (sign in with the token)\n\n\
          Open the form page, send the form, send it again: one deal stands in the CRM. Lose the CRM's answer with the\n\
          button, send, and see it found again. The gateway's log: {}\nStop with Ctrl-C; nothing is kept.",
         demo.page,
         demo.gateway,
         demo.sandbox,
         demo.token,
+        demo.gateway,
         demo.log().display()
     ))?;
     signalled()?.await;

@@ -133,7 +133,9 @@ impl Api {
                 let file = &gateway.configured.config;
                 let config =
                     parts::load(file).map_err(|faults| Misconfigured(format!("{}:\n{faults}", file.display())))?;
-                config.server.public_url.unwrap_or_else(|| format!("http://{}", config.server.listen))
+                let senders =
+                    || config.server.public_url.clone().unwrap_or_else(|| format!("http://{}", config.server.listen));
+                config.console_url().unwrap_or_else(senders).trim_end_matches('/').to_owned()
             }
         };
         let Some(token) = gateway.token.clone() else {

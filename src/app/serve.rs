@@ -55,6 +55,10 @@ impl Pause for SystemPause {
 pub(super) struct Application {
     port: u16,
     server: actix_web::dev::Server,
+    /// Console and admin API, where they listen on an address of their own.
+    admin: Option<actix_web::dev::Server>,
+    /// What people are told at the start.
+    console: String,
     engine: Arc<Engine>,
     housekeeping: Housekeeping,
     alerts: Alerts,
@@ -107,6 +111,20 @@ impl Application {
             .into_iter()
             .map(|(settings, source)| (settings.name.clone(), Arc::new(http::Inbound::new(settings, source))))
             .collect();
+        let admin = config.admin.listen.map(|listen| {
+            TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen} ([admin] listen)"))
+        });
+        let admin = admin.transpose()?;
+        let own_url = || admin.as_ref().map(|listener| format!("http://{}", address(listener)));
+        let console_url = config.admin.url.clone().or_else(own_url).unwrap_or_else(|| public_url.clone());
+        let console_url = console_url.trim_end_matches('/').to_owned();
+        let first = first_secret(&store, entropy.as_ref()).await?;
+        let console = match &first {
+            Some(secret) => format!(
+                "nobody can sign in to the console yet; make the first administrator, once: {console_url}/console#/first/{secret}"
+            ),
+            None => format!("the console is at {console_url}/console"),
+        };
         let shared = http::Shared {
             store: store.clone(),
             sources: inbound,
@@ -116,9 +134,10 @@ impl Application {
             desk: Arc::new(OperatorDesk { engine: Arc::clone(&engine) }),
             normalisers: http::Normalisers { phone: crate::intake::normal_phone, email: crate::intake::normal_email },
             counts: http::Counts::default(),
-            gate: http::Gate::new(None),
+            gate: http::Gate::new(first.as_deref()),
             settings: http::Settings {
-                console_url: public_url.clone(),
+                console_url,
+                session: config.admin.session,
                 public_url,
                 tombstone: config.retention.tombstone,
                 clock_tolerance,
@@ -127,13 +146,18 @@ impl Application {
             },
         };
         let workers = config.server.workers.unwrap_or(2);
-        let server = http::server(Arc::new(shared), listener, workers)?;
+        let shared = Arc::new(shared);
+        let doors = if admin.is_some() { http::Doors::Senders } else { http::Doors::All };
+        let server = http::server(Arc::clone(&shared), listener, workers, doors)?;
+        let admin = admin.map(|listener| http::server(shared, listener, 1, http::Doors::Operators)).transpose()?;
         let retention = Retention { payload: config.retention.payload, tombstone: config.retention.tombstone };
         let channel =
             config.alerts.webhook_url.clone().map(|url| Channel { url, secret: config.alerts.webhook_secret.clone() });
         Ok(Self {
             port,
             server,
+            admin,
+            console,
             housekeeping: Housekeeping {
                 store: store.clone(),
                 engine: Arc::clone(&engine),
@@ -154,9 +178,14 @@ impl Application {
         self.port
     }
 
+    /// Where the console is, and how the first administrator is made where there is none.
+    pub(super) fn console(&self) -> &str {
+        &self.console
+    }
+
     /// Runs until `stop` comes, then stops intake, finishes or hands over what is open, within a bound.
     pub(super) async fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
-        let Self { server, engine, housekeeping, alerts, timekeeper, writer, stop_bound, .. } = self;
+        let Self { server, admin, engine, housekeeping, alerts, timekeeper, writer, stop_bound, .. } = self;
         let store = housekeeping.store.clone();
         let clock = Arc::clone(&housekeeping.clock);
         let (stopping, stopped) = watch::channel(false);
@@ -177,6 +206,10 @@ impl Application {
             tokio::spawn(index_loop(housekeeping)),
         ];
         let handle = server.handle();
+        let admin_handle = admin.as_ref().map(actix_web::dev::Server::handle);
+        if let Some(admin) = admin {
+            actix_web::rt::spawn(admin);
+        }
         let mut serving = actix_web::rt::spawn(server);
         tokio::select! {
             () = stop => {}
@@ -185,6 +218,9 @@ impl Application {
         tracing::info!("stopping: no new work is taken; open calls may end");
         let _ = stopping.send(true);
         let finished = async {
+            if let Some(admin) = &admin_handle {
+                admin.stop(true).await;
+            }
             handle.stop(true).await;
             for runner in runners {
                 let _ = runner.await;
@@ -249,6 +285,13 @@ async fn nothing_is_missing(store: &Store, config: &Config) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Where nobody can sign in yet: the secret with which the first administrator is made.
+async fn first_secret(store: &Store, entropy: &dyn Entropy) -> Result<Option<String>> {
+    let people = store.people().await?.into_iter().any(|person| person.disabled_at.is_none());
+    let tokens = store.tokens().await?.into_iter().any(|token| token.revoked_at.is_none());
+    Ok((!people && !tokens).then(|| http::new_token(entropy)))
 }
 
 fn address(listener: &TcpListener) -> String {

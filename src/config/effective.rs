@@ -53,6 +53,11 @@ impl Page<'_> {
         self.table("[alerts]", "alerts");
         self.optional("webhook_url", config.alerts.webhook_url.as_deref().map(|url| mask_url(url, true)).as_deref());
         self.optional("webhook_secret", config.alerts.webhook_secret.as_ref().map(|_| MASK));
+        self.table("[admin]", "admin");
+        self.optional("listen", config.admin.listen.map(|listen| listen.to_string()).as_deref());
+        self.optional("url", config.admin.url.as_deref());
+        self.duration("session_idle", config.admin.session.idle);
+        self.duration("session_longest", config.admin.session.longest);
     }
 
     fn destination(&mut self, destination: &Destination) {

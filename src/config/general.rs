@@ -1,11 +1,11 @@
-//! The tables that stand once: `[server]`, `[store]`, `[retention]`, `[alerts]`.
+//! The tables that stand once: `[server]`, `[store]`, `[retention]`, `[alerts]`, `[admin]`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::reader::Section;
 use super::units::show_duration;
-use super::{Alerts, Retention, Server, value};
+use super::{Admin, Alerts, Retention, Server, value};
 use crate::store;
 
 /// Default of `server.max_body` (contract 6.1).
@@ -70,4 +70,21 @@ pub(super) fn alerts(section: &Section<'_>) -> Alerts {
         (true, true) | (false, false) => {}
     }
     Alerts { webhook_url, webhook_secret }
+}
+
+pub(super) fn admin(section: &Section<'_>, server: Option<&Server>) -> Admin {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let listen = section.take("listen", value::listen);
+    let url = section.take("url", value::public_url);
+    let idle = section.take("session_idle", value::duration).unwrap_or(HOUR);
+    let longest = section.take("session_longest", value::duration).unwrap_or(12 * HOUR);
+    if listen.is_some_and(|listen| listen.port() != 0 && server.is_some_and(|server| server.listen == listen)) {
+        section
+            .fault("listen", "is the address of [server]; leave it out to serve the console there, or choose another");
+    }
+    if longest < idle {
+        let (found, most) = (show_duration(idle), show_duration(longest));
+        section.fault("session_idle", &format!("must not be longer than session_longest ({most}), found {found}"));
+    }
+    Admin { listen, url, session: store::SessionTerms { idle, longest } }
 }

@@ -46,6 +46,8 @@ pub struct Config {
     pub retention: Retention,
     /// Whom it alerts.
     pub alerts: Alerts,
+    /// Where people look after it.
+    pub admin: Admin,
     /// Which keys of their own the kinds of the sources take, in the order of `sources`.
     source_keys: Vec<&'static [&'static str]>,
     /// The line of every key, by its full name.
@@ -93,6 +95,17 @@ pub struct Retention {
     pub tombstone: Duration,
 }
 
+/// `[admin]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// Where console and admin API listen, if not where the senders are served.
+    pub listen: Option<SocketAddr>,
+    /// The address under which people open the console, if another.
+    pub url: Option<String>,
+    /// How long a person stays signed in.
+    pub session: store::SessionTerms,
+}
+
 /// `[alerts]`: both or none.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Alerts {
@@ -100,6 +113,14 @@ pub struct Alerts {
     pub webhook_url: Option<String>,
     /// With what they are signed: `whsec_` and base64.
     pub webhook_secret: Option<String>,
+}
+
+impl Config {
+    /// The address under which people open the console; `None` where it is that of the senders.
+    pub fn console_url(&self) -> Option<String> {
+        let listens = || self.admin.listen.map(|listen| format!("http://{listen}"));
+        self.admin.url.clone().or_else(listens)
+    }
 }
 
 impl fmt::Debug for Config {
@@ -215,6 +236,7 @@ pub fn parse(text: &str, outside: &Outside<'_>, kinds: &Kinds<'_>) -> Result<Con
     let store = general::store(&file.section("store"));
     let retention = general::retention(&file.section("retention"));
     let alerts = general::alerts(&file.section("alerts"));
+    let admin = general::admin(&file.section("admin"), server.as_ref());
     let destinations = destination::read_all(&file, kinds);
     let max_body = server.as_ref().map_or(general::MAX_BODY, |server| server.max_body);
     let sources = source::read_all(&file, kinds, max_body);
@@ -230,6 +252,7 @@ pub fn parse(text: &str, outside: &Outside<'_>, kinds: &Kinds<'_>) -> Result<Con
             sources,
             retention: retention?,
             alerts,
+            admin,
             source_keys,
             lines,
             origins,

@@ -9,7 +9,7 @@ use super::Outside;
 use super::fault::{Fault, Place};
 
 /// Tables whose scalar keys an environment variable `LEADONCE__TABLE__KEY` may set.
-const OVERRIDABLE: [&str; 4] = ["server", "store", "retention", "alerts"];
+const OVERRIDABLE: [&str; 5] = ["server", "store", "retention", "alerts", "admin"];
 const PREFIX: &str = "LEADONCE__";
 
 /// A value and where it stands.

@@ -48,44 +48,65 @@ use crate::clock::uuid_v7;
 use problem::{Kind, Problem};
 use public::{health, intake, operations, script};
 
+/// What an address serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doors {
+    /// Senders and operators.
+    All,
+    /// Senders; the operators have an address of their own.
+    Senders,
+    /// Operators: console and admin API.
+    Operators,
+}
+
 /// The route table: every address that exists. Expects `web::Data<Shared>` in the app.
 ///
 /// A path with a slash too many is another path, and unknown: nothing here redirects, because a client that follows a redirect
 /// turns its POST into a GET and reports success (facts: senders that lose leads that way).
-pub fn configure(cfg: &mut web::ServiceConfig) {
-    let readable = || web::route().guard(guard::Any(guard::Get()).or(guard::Head()));
-    cfg.service(
-        web::scope("")
-            .wrap(from_fn(identify))
-            .service(web::resource("/v1/intake/{source}").route(web::route().to(intake::handle)))
-            .service(web::resource("/v1/operations").get(operations::by_key).default_service(only("GET")))
-            .service(web::resource("/v1/operations/{id}").get(operations::by_id).default_service(only("GET")))
-            .service(admin::scope())
-            .configure(console::routes)
-            .service(
-                web::resource("/openapi.json")
-                    .route(readable().to(admin::written::serve))
-                    .default_service(only("GET, HEAD")),
-            )
-            .service(web::resource("/healthz").route(readable().to(health::alive)).default_service(only("GET, HEAD")))
-            .service(web::resource("/readyz").route(readable().to(health::ready)).default_service(only("GET, HEAD")))
-            .service(web::resource("/metrics").route(readable().to(health::metrics)).default_service(only("GET, HEAD")))
-            .service(
-                web::resource("/static/leadonce.js")
-                    .route(readable().to(script::serve))
-                    .default_service(only("GET, HEAD")),
-            )
-            .default_service(web::to(|| async { Problem::new(Kind::NotFound, "there is nothing at this address") })),
-    );
+pub fn configure(cfg: &mut web::ServiceConfig, doors: Doors) {
+    let mut scope = web::scope("").wrap(from_fn(identify)).configure(for_both);
+    if doors != Doors::Operators {
+        scope = scope.configure(for_senders);
+    }
+    if doors != Doors::Senders {
+        scope = scope.configure(for_operators);
+    }
+    let nothing = web::to(|| async { Problem::new(Kind::NotFound, "there is nothing at this address") });
+    cfg.service(scope.default_service(nothing));
+}
+
+fn readable() -> Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+fn for_senders(cfg: &mut web::ServiceConfig) {
+    let script = readable().to(script::serve);
+    cfg.service(web::resource("/v1/intake/{source}").route(web::route().to(intake::handle)))
+        .service(web::resource("/v1/operations").get(operations::by_key).default_service(only("GET")))
+        .service(web::resource("/v1/operations/{id}").get(operations::by_id).default_service(only("GET")))
+        .service(web::resource("/static/leadonce.js").route(script).default_service(only("GET, HEAD")));
+}
+
+fn for_operators(cfg: &mut web::ServiceConfig) {
+    let document = readable().to(admin::written::serve);
+    cfg.service(admin::scope())
+        .configure(console::routes)
+        .service(web::resource("/openapi.json").route(document).default_service(only("GET, HEAD")));
+}
+
+fn for_both(cfg: &mut web::ServiceConfig) {
+    cfg.service(web::resource("/healthz").route(readable().to(health::alive)).default_service(only("GET, HEAD")))
+        .service(web::resource("/readyz").route(readable().to(health::ready)).default_service(only("GET, HEAD")))
+        .service(web::resource("/metrics").route(readable().to(health::metrics)).default_service(only("GET, HEAD")));
 }
 
 /// The server on a bound socket; it runs when it is awaited, and leaves signals to the caller.
-pub fn server(shared: Arc<Shared>, listener: TcpListener, workers: usize) -> io::Result<Server> {
+pub fn server(shared: Arc<Shared>, listener: TcpListener, workers: usize, doors: Doors) -> io::Result<Server> {
     let workers = workers.max(1);
     let connections = (shared.settings.connections / workers).max(1);
     let stop_within = shared.settings.stop_within.as_secs();
     let data = web::Data::from(shared);
-    let server = HttpServer::new(move || App::new().app_data(data.clone()).configure(configure))
+    let server = HttpServer::new(move || App::new().app_data(data.clone()).configure(|cfg| configure(cfg, doors)))
         .workers(workers)
         .max_connections(connections)
         .disable_signals()

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use leadonce::clock::{At, Clock, ManualClock, SystemEntropy, uuid_v7};
 use leadonce::http::{
-    Action, Candidate, Choice, Counts, Desk, Gate, Normalisers, Settings, Shared, Unresolved, server,
+    Action, Candidate, Choice, Counts, Desk, Doors, Gate, Normalisers, Settings, Shared, Unresolved, server,
 };
 use leadonce::intake::Answer;
 use leadonce::operation::transition::{Change, Decision, Event as Step, apply};
@@ -211,7 +211,7 @@ impl Room {
         let (tell, told) = mpsc::channel();
         let serve = move || {
             actix_web::rt::System::new().block_on(async move {
-                let server = server(shared, listener, 2).expect("a server");
+                let server = server(shared, listener, 2, Doors::All).expect("a server");
                 tell.send(server.handle()).expect("the test waits");
                 server.await.expect("it ran");
             });

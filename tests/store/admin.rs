@@ -204,3 +204,38 @@ both! {
         assert_eq!(stage.place.number("SELECT count(*) FROM operations"), 0);
     }
 }
+
+both! {
+    /// On PostgreSQL a change may be committed after one that was numbered later; the feed must not run past it.
+    fn the_feed_skips_nothing_that_is_committed_late(stage) {
+        let (first, second) = (stage.admit_one(keyed("1", "content 1")).operation.id, stage.admit_one(keyed("2", "content 2")).operation.id);
+        let read = |after| {
+            let horizon = stage.wait(stage.store.horizon()).expect("read");
+            stage.wait(stage.store.changes(after, horizon, 100)).expect("read")
+        };
+        let seen = read(0).expect("all is committed");
+        assert_eq!(seen.iter().map(|change| change.operation_id).collect::<Vec<_>>(), [first, second]);
+        let after = seen.last().expect("two").seq;
+        if stage.place.is_sqlite() {
+            // One writer: the next change has the next number.
+            let third = stage.admit_one(keyed("3", "content 3")).operation.id;
+            let seen = read(after).expect("all is committed");
+            assert_eq!((seen.len(), seen[0].operation_id, seen[0].seq > after), (1, third, true));
+            return;
+        }
+        use diesel::connection::SimpleConnection;
+        use diesel::{Connection, PgConnection};
+        let mut late = PgConnection::establish(&stage.place.url).expect("the server");
+        late.batch_execute(&format!(
+            "BEGIN; UPDATE operations SET last_error = 'late' WHERE operation_id = '{first}'; INSERT INTO transitions \
+             (operation_id, version, to_state, event, at) VALUES ('{first}', 99, 'received', 'late', 0)"
+        ))
+        .expect("begun");
+        let third = stage.admit_one(keyed("3", "content 3")).operation.id;
+        assert_eq!(read(after), None, "the third is committed, but the one before it is not");
+        late.batch_execute("COMMIT").expect("committed");
+        let seen = read(after).expect("all is committed");
+        assert_eq!(seen.iter().map(|change| change.operation_id).collect::<Vec<_>>(), [first, third]);
+        assert_eq!(seen[0].event, "late");
+    }
+}
