@@ -323,7 +323,7 @@ fn each_fault_has_its_line_and_key() {
         ("admin.port = 9", "line 1: admin.port: unknown key"),
         (
             "admin.listen = \"8081\"",
-            "line 1: admin.listen: must be an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"",
+            "line 1: admin.listen: must be an IP address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\", found \"8081\"",
         ),
         (
             "admin.listen = \"127.0.0.1:8080\"",
