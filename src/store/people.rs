@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use super::codec::{self, clean};
 use super::conn::{AnyConn, on_each};
 use super::readers::Reader;
-use super::schema::{people, sessions};
+use super::schema::{people, sessions, tokens};
 use super::types::{Audit, Person, PersonChange, Role, StoreError};
 use super::{Store, changes};
 use crate::clock::At;
@@ -66,6 +66,17 @@ impl Store {
                 return Ok(diesel::select(diesel::dsl::exists(own)).get_result(conn)?);
             }
             Ok(made == 1)
+        })
+        .await
+    }
+
+    /// Whether anybody can sign in or hold a token. By the chores' connection: a node that starts needs no other for it.
+    pub async fn has_operators(&self) -> Result<bool, StoreError> {
+        self.read(|conn| {
+            let people = people::table.filter(people::disabled_at.is_null());
+            let tokens = tokens::table.filter(tokens::revoked_at.is_null());
+            let (people, tokens) = (diesel::dsl::exists(people), diesel::dsl::exists(tokens));
+            Ok(diesel::select(people.or(tokens)).get_result(conn)?)
         })
         .await
     }
