@@ -379,6 +379,25 @@ async fn people_and_tokens_are_made_and_customers_are_found_by_any_spelling() {
     stage.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn c18_nobody_sends_again_while_a_worker_holds_the_lead() {
+    let gateway = Gateway::start(setup()).await;
+    gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1500}]));
+    gateway.deliver("h1", &lead("Anna"), 0).await;
+    let id = gateway.in_state("h1", "in_progress").await["operation_id"].as_str().expect("an id").to_owned();
+    let refused = gateway.resolve(&id, &json!({"action": "retry", "note": "I cannot wait"})).await;
+    assert_eq!(
+        (refused.status, &refused.body["type"]),
+        (409, &json!("urn:leadonce:problem:state-forbids")),
+        "{refused:?}"
+    );
+    let detail = refused.body["detail"].as_str().expect("a detail");
+    assert!(detail.contains("node-") && detail.contains("until 20"), "who holds it, and until when: {detail}");
+    gateway.in_state("h1", "completed").await;
+    assert_eq!((gateway.entities(), gateway.creates()), (1, 1));
+    gateway.end().await;
+}
+
 /// A CRM that repeats its own address, which is a password, in an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn c41_no_secret_of_a_crm_is_shown_to_anybody() {
@@ -430,7 +449,32 @@ async fn the_console_may_have_an_address_of_its_own_and_the_first_start_tells_ho
     gateway.end().await;
 }
 
-/// Each page, light and dark, in both languages, wide and at a phone's width, into `target/console`; none is wider than its screen.
+/// Texts whose contrast is below AA (WCAG 2.2, 1.4.3): 4.5, and 3 for large ones; what is disabled does not count.
+const TOO_PALE: &str = r"
+    const channels = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
+    const light = (text) => {
+        const [r, g, b] = channels(text).map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const back = getComputedStyle(at).backgroundColor;
+            if ((channels(back)[3] ?? 1) > 0) return back;
+        }
+        return 'rgb(255, 255, 255)';
+    };
+    return [...document.querySelectorAll('body *')].filter((element) => {
+        const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim() !== '');
+        if (!own || element.closest('svg, :disabled, noscript, .unseen, .skip') || element.getClientRects().length === 0) return false;
+        const style = getComputedStyle(element);
+        const size = parseFloat(style.fontSize);
+        const [a, b] = [light(style.color), light(behind(element))].sort((x, y) => y - x);
+        return (a + 0.05) / (b + 0.05) < (size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5);
+    }).map((element) => `${element.tagName} ${element.className}: ${element.textContent.slice(0, 40)}`);
+";
+
+/// Each page, light and dark, in both languages, wide and at a phone's width, into `target/console`; none is wider than its
+/// screen, all can be read, and every field says what it is.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_pictured_and_fits_its_screen() {
     let Some(stage) = Stage::open(setup()).await else { return };
@@ -469,6 +513,8 @@ async fn every_page_is_pictured_and_fits_its_screen() {
                         .script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
                         .await;
                     assert_eq!(over, json!(0), "{name} is too wide ({language}, {screen})");
+                    let pale = stage.script(TOO_PALE).await;
+                    assert_eq!(pale, json!([]), "{name}: hard to read ({theme})");
                     let spoken = stage.script("return [...document.querySelectorAll('input, select, textarea')].filter((field) => !field.labels?.length && !field.getAttribute('aria-label')).length").await;
                     assert_eq!(spoken, json!(0), "{name}: a field without a label");
                     let picture = stage.client().screenshot().await.expect("a picture");

@@ -10,6 +10,7 @@
 mod client;
 mod fill;
 mod leads;
+mod pages;
 #[path = "../../tests/support/postgres.rs"]
 mod postgres;
 mod process;
@@ -41,8 +42,12 @@ struct Choice {
     /// Connections, comma-separated.
     #[arg(long, value_delimiter = ',', default_value = "1,64,256")]
     connections: Vec<usize>,
-    /// What is measured: ordered, random, replay, mix, half, single, slow, end_to_end, claim.
-    #[arg(long, value_delimiter = ',', default_value = "ordered,random,replay,mix,half,single,slow,end_to_end,claim")]
+    /// What is measured: ordered, random, replay, mix, half, single, slow, end_to_end, claim, pages.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "ordered,random,replay,mix,half,single,slow,end_to_end,claim,pages"
+    )]
     only: Vec<String>,
     /// Operations that stand in the store before.
     #[arg(long, default_value_t = 1_000_000)]
@@ -90,6 +95,13 @@ fn main() {
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for store in &choice.stores {
         let Some(bed) = Bed::new(store, choice.stored) else { continue };
+        // First: what the past holds is as `fill.rs` made it.
+        if choice.wants("pages") {
+            let gateway = Process::gateway(bed.folder.path(), &bed.url, &How::default());
+            for (name, load) in pages::run(&gateway, choice.stored, Duration::from_secs_f64(choice.seconds / 2.0)) {
+                show(&bed.name, &format!("page: {name}"), 1, &load, load.rate, "");
+            }
+        }
         intake(&choice, &bed);
         group_commit(&choice, &bed);
         if choice.wants("end_to_end") {

@@ -41,6 +41,8 @@ pub(crate) struct Process {
     _output: BufReader<ChildStdout>,
     /// HOST:PORT.
     pub(crate) address: String,
+    /// An operator's token, of a gateway that delivers nothing.
+    pub(crate) token: String,
 }
 
 impl Process {
@@ -53,7 +55,7 @@ impl Process {
             Some(line[at + 7..].split(['/', ' ']).next().unwrap_or_default().to_owned())
         });
         let address = address.take().expect("the process says where it listens");
-        Self { child, _output: output, address }
+        Self { child, _output: output, address, token: String::new() }
     }
 
     /// The trivial handler, in a process of this very program.
@@ -76,9 +78,9 @@ impl Process {
         if let Some(slow) = how.slow {
             command.envs(slow.environment());
         }
-        let process = Self::start(&mut command);
+        let mut process = Self::start(&mut command);
         if how.crm.is_none() {
-            suspend(&path, &process.address);
+            process.token = suspend(&path, &process.address);
         }
         process
     }
@@ -150,8 +152,8 @@ pub(crate) fn migrate(folder: &Path, store: &str) {
     assert!(done.expect("the program runs").status.success(), "no schema could be made");
 }
 
-/// Stops delivery, so that a run measures intake alone.
-fn suspend(config: &Path, address: &str) {
+/// Stops delivery, so that a run measures intake alone; the operator's token that did it.
+fn suspend(config: &Path, address: &str) -> String {
     let made = Command::new(env!("CARGO_BIN_EXE_leadonce"))
         .args(["token", "create", "--role", "operator", "--name"])
         .arg(format!("bench-{}", std::process::id()) + address)
@@ -162,11 +164,13 @@ fn suspend(config: &Path, address: &str) {
     let made: Value = serde_json::from_slice(&made.stdout).expect("a token");
     let token = made["token"].as_str().expect("a token").to_owned();
     let url = format!("http://{address}/v1/admin/destinations/crm/suspend");
+    let bearer = token.clone();
     let status = waited(async move {
         let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-        client.post(url).bearer_auth(token).json(&serde_json::json!({})).send().await.expect("an answer").status()
+        client.post(url).bearer_auth(bearer).json(&serde_json::json!({})).send().await.expect("an answer").status()
     });
     assert!(status.is_success(), "the destination was not suspended: {status}");
+    token
 }
 
 /// The text at an address.

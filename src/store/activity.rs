@@ -75,7 +75,7 @@ fn activity(conn: &mut AnyConn, since: At) -> Result<Activity, Failure> {
 }
 
 /// The least UUIDv7 of that millisecond.
-fn first_id(at: At) -> String {
+pub(super) fn first_id(at: At) -> String {
     let millis = u64::try_from(at.micros() / 1_000).unwrap_or(0);
     format!("{:08x}-{:04x}-7000-8000-000000000000", (millis >> 16) & 0xffff_ffff, millis & 0xffff)
 }

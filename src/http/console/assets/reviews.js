@@ -68,13 +68,13 @@ export async function page({ query, note, may, tell, go }) {
   async function preview(action) {
     const items = [...chosen].map(([id, version]) => ({ id, version }));
     const text = h("input", { name: "note", maxlength: 2000, required: true });
-    let seen_;
+    let foreseen;
     try {
-      seen_ = await post("/v1/admin/operations/resolve", { action, note: "preview", items, preview: true });
+      foreseen = await post("/v1/admin/operations/resolve", { action, note: "preview", items, preview: true });
     } catch (error) {
       return void tell(error.message);
     }
-    const refused = seen_.items.filter((item) => item.status !== 200);
+    const refused = foreseen.items.filter((item) => item.status !== 200);
     const sure = h("input", { type: "checkbox", name: "sure", required: true });
     fill(bulk, h("form", {
       "data-preview": action,
@@ -82,12 +82,12 @@ export async function page({ query, note, may, tell, go }) {
         event.preventDefault();
         carryOut(action, items.filter(({ id }) => !refused.some((item) => item.operation_id === id)), text.value.trim());
       },
-    }, h("h2", {}, t(`bulk.${action}.title`, { count: number(seen_.done) })), h("p", {}, t(`bulk.${action}.what`)),
+    }, h("h2", {}, t(`bulk.${action}.title`, { count: number(foreseen.done) })), h("p", {}, t(`bulk.${action}.what`)),
     refused.length > 0 ? h("details", { open: true }, h("summary", {}, t("bulk.left", { count: number(refused.length) })),
       h("ul", {}, refused.map((item) => h("li", {}, operationLink(item.operation_id), ": ", seen(item.problem))))) : null,
     action === "retry" ? h("label", { class: "statement" }, sure, " ", t("statement.bulk")) : null,
     h("label", {}, t("note.why"), text),
-    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary", disabled: seen_.done === 0 }, t("carry_out")),
+    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary", disabled: foreseen.done === 0 }, t("carry_out")),
       h("button", { type: "button", onclick: () => { fill(bulk); offer(); } }, t("cancel")))));
     text.focus();
   }

@@ -92,11 +92,11 @@ export function list({ filters, query, load, render, csv, note }) {
   download);
 
   async function begin() {
-    const page = await page_(null);
+    const page = await fetched(null);
     items = page.items;
     drawn();
   }
-  async function page_(from) {
+  async function fetched(from) {
     fill(fault);
     try {
       const page = await load(chosen, from);
@@ -115,7 +115,7 @@ export function list({ filters, query, load, render, csv, note }) {
     if (download) download.href = csv + queryOf(chosen);
   }
   more.addEventListener("click", async () => {
-    const page = await page_(cursor);
+    const page = await fetched(cursor);
     items = [...items, ...page.items];
     drawn();
   });
