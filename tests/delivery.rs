@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leadonce::clock::{At, Clock, ManualClock, SeededEntropy, uuid_v7};
 use leadonce::crm::{Answer, Call, Exchange, Transport, TransportError};
-use leadonce::delivery::{Engine, Line, LookupPolicy, Pause, Ports, RetryPolicy, Settings};
+use leadonce::delivery::{Engine, Gap, Line, LookupPolicy, Pause, Ports, RetryPolicy, Settings};
 use leadonce::intake::{Answer as SenderAnswer, Event, Received, Refused, Request, Source};
 use leadonce::operation::{
     DestinationName, FailureClass, HashRule, KeyOrigin, Lead, Licence, Operation, OperationId, PayloadHash, SourceKey,
@@ -894,4 +894,46 @@ async fn c05_a_wait_that_is_cut_is_told() {
     world.step().await;
     let told = world.operation("x").await.last_error.unwrap_or_default();
     assert!(told.contains("99999999999 s, which is cut to 86400 s"), "{told}");
+}
+
+/// The world after its store was restored, just now.
+fn with_gap(mut world: World) -> World {
+    let gap = Gap { ended_at: world.now(), redelivery: Duration::from_secs(30 * 86_400) };
+    let settings = world.engine.line(&name("crm")).expect("a destination").settings;
+    world.engine = engine(&world.store, &world.clock, &world.crm, settings, "node-1").with_gap(Some(gap));
+    world.clock.advance(SECOND);
+    world
+}
+
+#[tokio::test]
+async fn after_a_gap_a_create_waits_for_settle_and_an_empty_look_up() {
+    let mut world = with_gap(World::new(settings()).await);
+    world.deliver("new").await;
+    world.step().await;
+    world.pass(SETTLE - SECOND * 10, SECOND * 5).await;
+    assert_eq!((world.creates(), world.operation("new").await.state()), (0, State::InProgress));
+    world.pass(SECOND * 60, SECOND * 5).await;
+    assert_eq!((world.creates(), world.entities()), (1, 1));
+    assert_eq!(world.operation("new").await.state(), State::Completed);
+    // Once settle has passed since the gap, others need not wait for it again.
+    world.deliver("later").await;
+    world.pass(SECOND * 10, SECOND).await;
+    assert_eq!(world.operation("later").await.state(), State::Completed);
+    world.pass(Duration::from_secs(31 * 86_400), Duration::from_secs(86_400)).await;
+    let lookups = world.operation("later").await.lookups;
+    world.deliver("a month later").await;
+    world.step().await;
+    let operation = world.operation("a month later").await;
+    assert_eq!((operation.state(), operation.lookups, lookups), (State::Completed, 0, 1));
+}
+
+#[tokio::test]
+async fn after_a_gap_an_untrusted_look_up_leaves_it_to_a_person() {
+    let mut untrusted = settings();
+    untrusted.lookup.trusted = false;
+    let mut world = with_gap(World::new(untrusted).await);
+    world.deliver("new").await;
+    world.pass(SETTLE + SECOND * 60, SECOND * 5).await;
+    let operation = world.operation("new").await;
+    assert_eq!((world.creates(), operation.status.reason()), (0, Some("uncertain_outcome")));
 }

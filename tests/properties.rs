@@ -71,6 +71,9 @@ enum Act {
     },
     GiveBack,
     Begin,
+    Doubt {
+        can_ask: bool,
+    },
     Answer {
         back: u32,
         created: Option<u8>,
@@ -108,7 +111,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         4 => prop_oneof![0..30_u64, 30..300_u64, Just(4_000_u64)].prop_map(Act::Wait),
         6 => (prop_oneof![Just(60_u64), 0..90_u64], often(0.1)).prop_map(|(lease, resumed)| Act::Claim { lease, resumed }),
         1 => Just(Act::GiveBack),
-        6 => Just(Act::Begin),
+        8 => Just(Act::Begin),
+        1 => often(0.8).prop_map(|can_ask| Act::Doubt { can_ask }),
         6 => (prop_oneof![4 => Just(0_u32), 1 => 1..3_u32], proptest::option::weighted(0.25, 0..3_u8), any_class(),
               often(0.95), often(0.8), often(0.8))
             .prop_map(|(back, created, class, fit, can_ask, budget)| Act::Answer { back, created, class, fit, can_ask, budget }),
@@ -184,6 +188,8 @@ struct Model {
     learnt: BTreeSet<String>,
     series_since: Option<At>,
     destination_epoch: i64,
+    /// A look-up or a person has said that nothing of the present step exists.
+    licensed: bool,
     /// A person refused it, then; `None` where the CRM did, or nobody.
     rejected_at: Option<At>,
 }
@@ -200,6 +206,7 @@ impl Model {
             learnt: BTreeSet::new(),
             series_since: None,
             destination_epoch: 0,
+            licensed: false,
             rejected_at: None,
         }
     }
@@ -227,6 +234,7 @@ impl Model {
             return;
         }
         self.step += 1;
+        self.licensed = false;
         // What was learnt was about records on the way, not about the entity.
         self.learnt.clear();
         self.phase = match self.phase {
@@ -268,6 +276,14 @@ impl Model {
                 self.uncleared.insert(self.last_attempt());
                 self.series_since.get_or_insert(at);
                 self.phase = Phase::Calling { until };
+            }
+            Event::Doubted { gap_ended_at, first_lookup_at } => {
+                // Rule 9 is about creates of which no send is on record: of this step none was begun.
+                let Phase::Claimed { .. } = phase else { return Verdict::Refused };
+                if self.licensed || self.sends.contains(&self.step) {
+                    return Verdict::Refused;
+                }
+                self.uncertain(*gap_ended_at, first_lookup_at.is_some(), at);
             }
             Event::Answered { attempt, step, last_step, outcome, decision, ended_at } => {
                 return self.answered(*attempt, *step, *last_step, outcome, *decision, *ended_at, at);
@@ -316,6 +332,7 @@ impl Model {
                     }
                     LookupOutcome::Found(_) => {
                         self.uncleared.clear();
+                        self.licensed = true;
                         self.phase = match retry_at {
                             Some(due) => Phase::Received { due: *due },
                             None => Phase::Review { reason: "attempts_exhausted", uncertain_since: None },
@@ -343,6 +360,7 @@ impl Model {
                 }
                 self.series_since = None;
                 self.uncleared.clear();
+                self.licensed = true;
                 self.rejected_at = None;
                 self.phase = Phase::Received { due: at };
             }
@@ -454,6 +472,9 @@ fn event_of(act: &Act, operation: &Operation, model: &Model, at: At) -> Option<E
         },
         Act::GiveBack => Event::GivenBack,
         Act::Begin => Event::AttemptBegun,
+        Act::Doubt { can_ask } => {
+            Event::Doubted { gap_ended_at: at, first_lookup_at: can_ask.then(|| at.plus(seconds(5))) }
+        }
         Act::Answer { back, created, class, fit, can_ask, budget } => {
             let attempt = operation.attempts.checked_sub(*back).filter(|attempt| *attempt > 0)?;
             let step = model.sends[usize::try_from(attempt - 1).expect("small")];
@@ -617,7 +638,7 @@ fn random_lives_reach_every_state_and_second_creates() {
 
     let mut runner = TestRunner::deterministic();
     let (mut states, mut reasons, mut most_attempts) = (BTreeSet::new(), BTreeSet::new(), 0);
-    for _ in 0..200 {
+    for _ in 0..300 {
         let acts = proptest::collection::vec(any_act(), 80).new_tree(&mut runner).expect("acts").current();
         for length in [20, 40, 80] {
             let (operation, _) = live(2, &acts[..length]);

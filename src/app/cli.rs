@@ -79,6 +79,10 @@ pub enum Command {
     },
     /// Apply retention now (serve does it by itself, in small steps)
     Purge(Purge),
+    /// Write a consistent copy of a SQLite store, also while serve runs
+    Backup(Copy),
+    /// Put a backup in the store's place; what stood there is kept beside it. serve must not run
+    Restore(Copy),
     /// Run the sandbox CRM alone, with faults on demand
     Sandbox(Sandbox),
     /// Play the pilot table against a gateway and a sandbox CRM of its own, and tell which rows passed
@@ -102,6 +106,10 @@ pub struct Serve {
     /// How log lines look
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
+    /// The store was lost, or restored by the database's own tools: look each lead up before it is created, for as long as
+    /// senders may repeat it. Once, at the first start; no other node may run
+    #[arg(long)]
+    pub restored: bool,
 }
 
 /// `leadonce check`.
@@ -127,6 +135,16 @@ pub struct Purge {
     /// Print the counts as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `leadonce backup` and `leadonce restore`.
+#[derive(Debug, Clone, Args)]
+pub struct Copy {
+    /// The backup's file
+    pub file: PathBuf,
+    /// The configuration.
+    #[command(flatten)]
+    pub configured: Configured,
 }
 
 /// `leadonce sandbox`.
@@ -390,6 +408,9 @@ mod tests {
             &format!("leadonce operations resolve {ID} retry --lead lead.json"),
             &format!("leadonce operations resolve {ID} reject --note spam"),
             "leadonce purge --config leadonce.toml --dry-run",
+            "leadonce serve --restored",
+            "leadonce backup monday.db",
+            "leadonce restore monday.db --config leadonce.toml",
             "leadonce sandbox --listen 127.0.0.1:9090",
             "leadonce drill",
         ] {
@@ -408,6 +429,8 @@ mod tests {
             "leadonce token create --role admin --name",
             "leadonce operations list --status done",
             "leadonce operations list --limit 0",
+            "leadonce backup",
+            "leadonce restore",
             "leadonce operations list --received-before yesterday",
             "leadonce operations show 12",
             &format!("leadonce operations resolve {ID}"),

@@ -13,7 +13,7 @@ use crate::clock::{At, Clock, SystemClock, SystemEntropy};
 use crate::config::{self, Config};
 use crate::crm::Transport;
 use crate::crm::transport::HttpTransport;
-use crate::store::{Audit, Role, Store, Use};
+use crate::store::{self, Audit, Role, Store, Use};
 use crate::telemetry::logging::{self, Format};
 use crate::{http, sandbox};
 
@@ -43,7 +43,10 @@ async fn carry_out_and_tell(cli: Cli, filter: &str) -> Exit {
 async fn carry_out(command: Command) -> Result<Exit> {
     match command {
         Command::Demo(demo) => show(&demo.listen.to_string()).await,
-        Command::Serve(serve) => with_config(&serve.configured, serve_until_stopped).await,
+        Command::Serve(serve) => {
+            let how = if serve.restored { Use::ServeRestored(SystemClock::default().now()) } else { Use::Serve };
+            with_config(&serve.configured, async move |config| serve_until_stopped(config, how).await).await
+        }
         Command::Check(check) => check_file(&check.configured, check.connect).await,
         Command::Migrate(configured) => {
             with_config(&configured, async |config| {
@@ -58,6 +61,14 @@ async fn carry_out(command: Command) -> Result<Exit> {
             let (dry_run, json) = (purge.dry_run, purge.json);
             with_config(&purge.configured, async move |config| purge_now(config, dry_run, json).await).await
         }
+        Command::Backup(copy) => {
+            with_config(&copy.configured, async |config| {
+                store::backup(&config.store, &copy.file)?;
+                say(&format!("the store is copied to {}", copy.file.display()))
+            })
+            .await
+        }
+        Command::Restore(copy) => with_config(&copy.configured, async |config| restore(&config, &copy.file)).await,
         Command::Sandbox(sandbox) => {
             let mut running = sandbox::Sandbox::start(&sandbox.listen.to_string()).await?;
             say(&format!(
@@ -89,11 +100,11 @@ async fn with_config(file: &Configured, work: impl AsyncFnOnce(Config) -> Result
     }
 }
 
-async fn serve_until_stopped(config: Config) -> Result<()> {
+async fn serve_until_stopped(config: Config, how: Use) -> Result<()> {
     let host = config.server.listen.ip();
     // The handlers stand before the address is told: from then on a signal is a good stop.
     let stop = signalled()?;
-    let application = Application::build(config).await?;
+    let application = Application::build(config, how).await?;
     let address = std::net::SocketAddr::new(host, application.port());
     say(&format!("{}http://{address}", super::child::LISTENING))?;
     complain(application.console());
@@ -204,7 +215,7 @@ async fn purge_now(config: Config, dry_run: bool, json: bool) -> Result<()> {
     let store = open(&config)?;
     let now = SystemClock::default().now();
     let (payload, tombstone) = (now.minus(config.retention.payload), now.minus(config.retention.tombstone));
-    let mut total = crate::store::Purged::default();
+    let mut total = store::Purged::default();
     loop {
         let step = store.purge(now, payload, tombstone, if dry_run { usize::MAX } else { STEP }, dry_run).await?;
         total.payloads += step.payloads;
@@ -222,6 +233,26 @@ async fn purge_now(config: Config, dry_run: bool, json: bool) -> Result<()> {
         "{verb}: {} payloads erased, {} tombstones removed, {} log rows without an operation removed",
         total.payloads, total.tombstones, total.deliveries
     ))
+}
+
+fn restore(config: &Config, backup: &std::path::Path) -> Result<()> {
+    let kept = store::restore(&config.store, backup, SystemClock::default().now())?;
+    if let Some(kept) = kept {
+        complain(&format!("what stood there is kept as {}", kept.display()));
+    }
+    let days = config.retention.redelivery.as_secs() / 86_400;
+    say(&format!(
+        "the store is restored from {}; for {days} days each lead is looked up in the CRM before it is created",
+        backup.display()
+    ))?;
+    let unasked = parts::Parts::from(config)?.lines.into_iter().filter(|(_, line)| !line.connector.can_look_up());
+    for (name, _) in unasked {
+        complain(&format!(
+            "destination {name} cannot be asked: its open leads go to review, and an event that is delivered again though the \
+             backup does not know it is created again"
+        ));
+    }
+    Ok(())
 }
 
 async fn show(listen: &str) -> Result<Exit> {

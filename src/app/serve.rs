@@ -21,7 +21,7 @@ use crate::clock::{Clock, CommonClock, Entropy, SystemClock, SystemEntropy, uuid
 use crate::config::Config;
 use crate::crm::Transport;
 use crate::crm::transport::HttpTransport;
-use crate::delivery::{Engine, Pause, Ports};
+use crate::delivery::{Engine, Gap, Pause, Ports};
 use crate::http;
 use crate::store::{Store, Use};
 use crate::telemetry::Metrics;
@@ -69,7 +69,7 @@ pub(super) struct Application {
 
 impl Application {
     /// Opens the store, checks that nothing open is missing from the configuration, and binds the address.
-    pub(super) async fn build(config: Config) -> Result<Self> {
+    pub(super) async fn build(config: Config, how: Use) -> Result<Self> {
         let parts = Parts::from(&config)?;
         // The number plans are read at the first phone: here, so that no lead waits for it.
         let _ = crate::intake::normal_phone("+12025550100", None);
@@ -78,7 +78,7 @@ impl Application {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let transport: Arc<dyn Transport> = Arc::new(HttpTransport::new().map_err(anyhow::Error::msg)?);
         let metrics = Metrics::new()?;
-        let (store, writer) = open(&config)?;
+        let (store, writer) = open(&config, how)?;
         // Half of what a lease leaves beyond its call, of the least destination.
         let margins = parts.lines.values().map(|line| line.settings.lease.saturating_sub(line.settings.timeout) / 2);
         let clock_tolerance = margins.min().unwrap_or_default();
@@ -100,7 +100,9 @@ impl Application {
         let longest = parts.lines.values().map(|line| line.settings.timeout).max().unwrap_or_default();
         let sources =
             parts.sources.iter().map(|(settings, source)| (settings.name.clone(), Arc::clone(source))).collect();
-        let engine = Arc::new(Engine::new(ports, node.clone(), parts.lines, sources));
+        let redelivery = config.retention.redelivery;
+        let gap = store.restored_at().map(|ended_at| Gap { ended_at, redelivery });
+        let engine = Arc::new(Engine::new(ports, node.clone(), parts.lines, sources).with_gap(gap));
 
         let listener = TcpListener::bind(config.server.listen)
             .with_context(|| format!("cannot listen on {} ([server] listen)", config.server.listen))?;
@@ -246,8 +248,8 @@ impl Application {
 }
 
 /// Opens the configured store for serving, its writer on a thread of its own.
-fn open(config: &Config) -> Result<(Store, std::thread::JoinHandle<()>)> {
-    let (store, writer) = Store::open(&config.store, Use::Serve)?;
+fn open(config: &Config, how: Use) -> Result<(Store, std::thread::JoinHandle<()>)> {
+    let (store, writer) = Store::open(&config.store, how)?;
     // Two nodes that stood in each other's way do not come back at the same moment.
     let spread = |tries: usize| {
         let longest = STEP_AGAIN * u32::try_from(tries).unwrap_or(1);

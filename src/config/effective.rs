@@ -50,6 +50,7 @@ impl Page<'_> {
         self.table("[retention]", "retention");
         self.duration("payload", config.retention.payload);
         self.duration("tombstone", config.retention.tombstone);
+        self.duration("redelivery", config.retention.redelivery);
         self.table("[alerts]", "alerts");
         self.optional("webhook_url", config.alerts.webhook_url.as_deref().map(|url| mask_url(url, true)).as_deref());
         self.optional("webhook_secret", config.alerts.webhook_secret.as_ref().map(|_| MASK));

@@ -58,7 +58,8 @@ pub(super) fn retention(section: &Section<'_>) -> Option<Retention> {
         let (found, least) = (show_duration(tombstone), show_duration(payload));
         section.fault("tombstone", &format!("must be at least as long as payload ({least}), found {found}"));
     }
-    Some(Retention { payload, tombstone })
+    let redelivery = section.take("redelivery", value::duration).unwrap_or(30 * DAY);
+    Some(Retention { payload, tombstone, redelivery })
 }
 
 pub(super) fn alerts(section: &Section<'_>) -> Alerts {

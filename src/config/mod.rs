@@ -93,6 +93,8 @@ pub struct Retention {
     pub payload: Duration,
     /// How long after its end it is remembered at all.
     pub tombstone: Duration,
+    /// How long after its first delivery an event may be delivered again.
+    pub redelivery: Duration,
 }
 
 /// `[admin]`.

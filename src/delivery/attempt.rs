@@ -46,6 +46,7 @@ impl Engine {
         claimed: Operation,
         grant: Grant<'_>,
     ) -> Result<Option<Operation>, StoreError> {
+        let Some(claimed) = self.pass_gap(line, claimed).await? else { return Ok(None) };
         let work = self.ports.store.work_of(&claimed).await?;
         // Outer error: the program failed on this lead. Inner error: the lead cannot be read or mapped.
         let prepared: Result<Result<(Order, Call), String>, String> = guarded(|| {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Line;
+use super::gap::Gap;
 use super::heed::Seen;
 use super::rate::{self, Rate};
 use super::sights::{Sights, send_of};
@@ -60,6 +61,9 @@ pub struct Engine {
     /// By rate group.
     pub(super) rates: HashMap<String, Rate>,
     sights: Mutex<Sights>,
+    pub(super) gap: Option<Gap>,
+    /// When it began, by the monotonic clock.
+    pub(super) begun: Duration,
     /// What this node knows of each destination beside its row.
     pub(super) seen: Mutex<HashMap<DestinationName, Seen>>,
     /// The destination's epoch and the monotonic time of the last success that was noted with it.
@@ -76,6 +80,8 @@ impl Engine {
     ) -> Self {
         let rates = rate::of_lines(&lines);
         Self {
+            gap: None,
+            begun: ports.clock.monotonic(),
             ports,
             node,
             lines,
@@ -85,6 +91,11 @@ impl Engine {
             seen: Mutex::default(),
             successes: Mutex::default(),
         }
+    }
+
+    /// The same, over a store whose record has a gap.
+    pub fn with_gap(self, gap: Option<Gap>) -> Self {
+        Self { gap, ..self }
     }
 
     /// What comes from outside.

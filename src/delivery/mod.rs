@@ -10,6 +10,7 @@ mod ask;
 mod attempt;
 mod engine;
 mod flow;
+mod gap;
 mod heed;
 mod leases;
 mod pace;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use crate::crm::Connector;
 pub use engine::{Engine, GRACE, Pause, Ports};
+pub use gap::Gap;
 
 /// A destination as the engine knows it.
 #[derive(Clone)]

@@ -29,7 +29,10 @@ impl Engine {
             return Ok(());
         }
         let begun_at = self.now();
-        let unsettled = self.sights(|sights, now| sights.unsettled(send_of(&operation), policy.settle, now));
+        let unsettled = match self.gap_known_since(send_ended_at) {
+            Some(known) => (known + policy.settle).saturating_sub(self.ports.clock.monotonic()),
+            None => self.sights(|sights, now| sights.unsettled(send_of(&operation), policy.settle, now)),
+        };
 
         let call = guarded(|| line.connector.look_up(&order)).ok().flatten();
         let (exchange, outcome) = match &call {

@@ -123,7 +123,7 @@ impl ReviewReason {
 /// What makes the next create lawful (G2). Spent by the create it allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Licence {
-    /// This step was never sent.
+    /// No send of this step is on record.
     FirstSend,
     /// The earlier attempt is known as not executed: its failure class says so.
     NotExecuted,

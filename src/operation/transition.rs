@@ -40,6 +40,13 @@ pub enum Event {
     GivenBack,
     /// The attempt is recorded; its call leaves right after the commit.
     AttemptBegun,
+    /// Before the attempt: the record has a gap (contract 4.1 rule 9), and a create of this step may have left in it.
+    Doubted {
+        /// The end of the gap: no send that is not on record ended later.
+        gap_ended_at: At,
+        /// The first look-up, or `None` where this kind of CRM has none.
+        first_lookup_at: Option<At>,
+    },
     /// A create was answered, in time or late.
     Answered {
         /// The attempt's number.
@@ -166,6 +173,11 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
             next.series_since.get_or_insert(at);
             next.status = Status::Calling { lease: lease.clone() };
         }
+        (Event::Doubted { gap_ended_at, first_lookup_at }, Status::Claimed { licence: Licence::FirstSend, .. }) => {
+            next.last_error =
+                Some("it may have been sent before the store was restored; the outcome is uncertain".into());
+            next.status = uncertain(&next, *first_lookup_at, *gap_ended_at, at);
+        }
         (Event::Answered { .. }, _) => return answered(operation, event, at),
         (Event::LeaseExpired { grace, timeout, first_lookup_at }, status) => {
             let (Status::Claimed { lease, .. } | Status::Calling { lease }) = status else { return wrong };
@@ -252,6 +264,7 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
             Event::Claimed { .. }
             | Event::GivenBack
             | Event::AttemptBegun
+            | Event::Doubted { .. }
             | Event::LookupTaken { .. }
             | Event::LookedUp { .. }
             | Event::Complete { .. }

@@ -24,6 +24,7 @@
 
 mod activity;
 mod admit;
+mod backup;
 mod bell;
 mod census;
 mod changes;
@@ -71,7 +72,9 @@ use self::failure::Failure;
 use self::job::{Ask, Job, LogEntry, Rare};
 use self::readers::{Reader, Readers};
 use self::shared::Shared;
+use crate::clock::At;
 use crate::operation::{Lead, Operation, OperationId, SourceKey, SourceName};
+pub use backup::{backup, restore};
 pub use bell::Bell;
 pub use types::*;
 pub use writer::Writer;
@@ -81,6 +84,8 @@ pub use writer::Writer;
 pub enum Use {
     /// The gateway: on SQLite no second one may run on the same file.
     Serve,
+    /// The same, over a store that was restored by the database's own means, or begun anew after a loss, at that moment.
+    ServeRestored(At),
     /// A command beside it (`token`, `purge`).
     Tool,
 }
@@ -101,6 +106,8 @@ pub struct Store {
     room_kib: u32,
     /// Key of the contact hashes, made once per database.
     contact_secret: Arc<[u8]>,
+    /// When it was restored.
+    restored_at: Option<At>,
     /// Tells the stores of one process apart, for the connections that threads keep.
     instance: u64,
     odds: Arc<glance::Odds>,
@@ -120,7 +127,7 @@ impl Store {
     pub fn open(settings: &Settings, how: Use) -> Result<(Self, Writer), StoreError> {
         let address = Address::parse(&settings.url)?;
         let lock = match (address.file(), how) {
-            (Some(file), Use::Serve) => Some(shared::lock(file)?),
+            (Some(file), Use::Serve | Use::ServeRestored(_)) => Some(shared::lock(file)?),
             (Some(_), Use::Tool) | (None, _) => None,
         };
         let mut conn = address.connect(Purpose::Writer)?;
@@ -128,6 +135,10 @@ impl Store {
             conn::check_sqlite_version(conn)?;
         }
         migrate::run(&mut conn)?;
+        if let Use::ServeRestored(at) = how {
+            backup::mark(&mut conn, at)?;
+        }
+        let restored_at = backup::restored_at(&mut conn)?;
         let contact_secret = contacts::secret(&mut conn)?.into();
         let (sender, receiver) = mpsc::channel(settings.queue.max(1));
         let shared = Arc::new(Shared::new(lock, address.file().is_none().then(Outbox::default)));
@@ -141,6 +152,7 @@ impl Store {
             room_kib: u32::try_from(room).unwrap_or(u32::MAX),
             room: Arc::new(Semaphore::new(room)),
             contact_secret,
+            restored_at,
             instance: glance::next_instance(),
             odds: Arc::new(glance::Odds::new()),
         };

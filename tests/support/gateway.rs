@@ -93,14 +93,19 @@ impl Gateway {
         let mut gateway =
             Self { url: String::new(), token: String::new(), client, sandbox, folder, log, environment, child: None };
         gateway.run();
+        gateway.new_token();
+        gateway
+    }
+
+    /// Makes the token by which it is asked from now on.
+    pub(crate) fn new_token(&mut self) {
         // Several gateways may share a store.
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("story-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let made = gateway.command(&["token", "create", "--role", "admin", "--name", &name, "--json"]);
+        let made = self.command(&["token", "create", "--role", "admin", "--name", &name, "--json"]);
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let made: Value = serde_json::from_slice(&made.stdout).expect("JSON of token create");
-        gateway.token = made["token"].as_str().expect("a token").to_owned();
-        gateway
+        self.token = made["token"].as_str().expect("a token").to_owned();
     }
 
     fn config(&self) -> PathBuf {
@@ -109,11 +114,17 @@ impl Gateway {
 
     /// Starts the process (again).
     pub(crate) fn run(&mut self) {
+        self.run_with(&[]);
+    }
+
+    /// The same, with further words on its command line.
+    pub(crate) fn run_with(&mut self, words: &[&str]) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log).expect("a log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_leadonce"))
             .arg("serve")
             .arg("--config")
             .arg(self.config())
+            .args(words)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
