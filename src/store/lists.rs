@@ -35,11 +35,12 @@ fn list(conn: &mut AnyConn, filter: &Filter) -> Result<Vec<Operation>, Failure> 
         query = query.filter(operations::state.eq(state.as_str()));
     }
     if let Some(source) = &filter.source {
-        query = query.filter(operations::source.eq(clean(source)));
-        // Newest first, those of a rare source lie far apart: they are picked out by the index of keys, not looked for among all.
-        if let Some(few) = few_of(conn, &clean(source))? {
-            query = query.filter(operations::operation_id.eq_any(few));
-        }
+        // Those of a rare source lie far apart: they are picked out by the index of keys, not looked for among all. Those of
+        // another are met soon on a walk along the ids, which no index of sources must replace: it would have them all sorted.
+        query = match few_of(conn, &clean(source))? {
+            Some(few) => query.filter(operations::operation_id.eq_any(few)),
+            None => query.filter(operations::source.concat("").eq(clean(source))),
+        };
     }
     if let Some(destination) = &filter.destination {
         query = query.filter(operations::destination.eq(clean(destination)));
