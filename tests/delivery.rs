@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use leadonce::clock::{At, Clock, ManualClock};
 use leadonce::delivery::Gap;
+use leadonce::operation::transition::{Change, Event, apply};
 use leadonce::operation::{State, Status};
-use leadonce::store::Destination;
+use leadonce::store::{Destination, Update};
 
 use world::*;
 
@@ -573,4 +574,33 @@ async fn after_a_gap_an_untrusted_look_up_leaves_it_to_a_person() {
     world.pass(SETTLE + SECOND * 60, SECOND * 5).await;
     let operation = world.operation("new").await;
     assert_eq!((world.creates(), operation.status.reason()), (0, Some("uncertain_outcome")));
+}
+
+#[tokio::test]
+async fn after_a_gap_a_persons_retry_of_an_old_case_is_looked_up_too() {
+    let mut world = World::new(settings()).await;
+    world.play(&[Play::Invalid]);
+    world.deliver("old").await;
+    world.step().await;
+    let failed = world.operation("old").await;
+    assert_eq!(failed.state(), State::FailedTerminal);
+    // In the gap a person had it sent again, and it was made: the backup does not know.
+    world.crm.with(|crm| crm.entities.push(failed.crm_key().to_string()));
+    let world = with_gap(world);
+    let retry = Event::Retry { settle: SETTLE };
+    let Ok(Change::To(after)) = apply(&failed, &retry, world.now()) else { panic!("a retry is possible") };
+    let update = Update {
+        before: failed,
+        after: *after,
+        event: "retried",
+        attempt: None,
+        step_done: None,
+        audit: None,
+        lead: None,
+        while_active: None,
+    };
+    world.store.update(update).await.expect("updated");
+    world.pass(SECOND * 10, SECOND).await;
+    assert_eq!((world.creates(), world.entities()), (1, 1), "the create of before the gap, and no other");
+    assert_eq!(world.operation("old").await.state(), State::Completed);
 }

@@ -188,8 +188,10 @@ struct Model {
     learnt: BTreeSet<String>,
     series_since: Option<At>,
     destination_epoch: i64,
-    /// A look-up or a person has said that nothing of the present step exists.
-    licensed: bool,
+    /// A look-up has shown that nothing of the present step exists.
+    looked_up: bool,
+    /// A person has said so since, and nothing was begun on that word.
+    person: bool,
     /// A person refused it, then; `None` where the CRM did, or nobody.
     rejected_at: Option<At>,
 }
@@ -206,7 +208,8 @@ impl Model {
             learnt: BTreeSet::new(),
             series_since: None,
             destination_epoch: 0,
-            licensed: false,
+            looked_up: false,
+            person: false,
             rejected_at: None,
         }
     }
@@ -234,7 +237,7 @@ impl Model {
             return;
         }
         self.step += 1;
-        self.licensed = false;
+        (self.looked_up, self.person) = (false, false);
         // What was learnt was about records on the way, not about the entity.
         self.learnt.clear();
         self.phase = match self.phase {
@@ -273,16 +276,19 @@ impl Model {
                     return Verdict::Refused;
                 }
                 self.sends.push(self.step);
+                self.person = false;
                 self.uncleared.insert(self.last_attempt());
                 self.series_since.get_or_insert(at);
                 self.phase = Phase::Calling { until };
             }
             Event::Doubted { gap_ended_at, first_lookup_at } => {
-                // Rule 9 is about creates of which no send is on record: of this step none was begun.
+                // Rule 9 is about creates of which no send is on record: of this step none was begun, or a person says so.
                 let Phase::Claimed { .. } = phase else { return Verdict::Refused };
-                if self.licensed || self.sends.contains(&self.step) {
+                let unproven = !self.looked_up && !self.sends.contains(&self.step);
+                if !unproven && !self.person {
                     return Verdict::Refused;
                 }
+                self.person = false;
                 self.uncertain(*gap_ended_at, first_lookup_at.is_some(), at);
             }
             Event::Answered { attempt, step, last_step, outcome, decision, ended_at } => {
@@ -332,7 +338,7 @@ impl Model {
                     }
                     LookupOutcome::Found(_) => {
                         self.uncleared.clear();
-                        self.licensed = true;
+                        (self.looked_up, self.person) = (true, false);
                         self.phase = match retry_at {
                             Some(due) => Phase::Received { due: *due },
                             None => Phase::Review { reason: "attempts_exhausted", uncertain_since: None },
@@ -360,7 +366,7 @@ impl Model {
                 }
                 self.series_since = None;
                 self.uncleared.clear();
-                self.licensed = true;
+                self.person = true;
                 self.rejected_at = None;
                 self.phase = Phase::Received { due: at };
             }

@@ -1,7 +1,7 @@
 //! The gap (contract 4.1 rule 9): after a restore, what was sent between the backup and then is not on record.
 //!
 //! A create whose licence is that no send is on record proves nothing then: it is looked up first. Every other licence was
-//! given after the gap, since restoring takes them away.
+//! given after the gap, since restoring takes them away; a person's is looked up too where that can show anything.
 
 use std::time::Duration;
 
@@ -23,23 +23,38 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Whether a create of this operation may have left in the gap. `can_ask`: whether this kind of CRM has a look-up.
-    fn hides(&self, operation: &Operation, can_ask: bool, now: At) -> bool {
-        let first = matches!(operation.status, Status::Claimed { licence: Licence::FirstSend, .. });
+    /// Whether a create of this operation may have left in the gap. `asks`: whether this kind of CRM has a look-up, and whether
+    /// its empty answer is believed.
+    fn hides(&self, operation: &Operation, asks: Asks, now: At) -> bool {
+        let Status::Claimed { licence, .. } = operation.status else { return false };
         // It was there before: it may have been sent, whatever the backup says.
         let old = operation.received_at <= self.ended_at;
         // It came since. Its event may have come before too, and then the CRM knows its key; without a key nothing can tell.
-        let again = now < self.ended_at.plus(self.redelivery) && operation.source_key.is_some() && can_ask;
-        first && (old || again)
+        let again = now < self.ended_at.plus(self.redelivery) && operation.source_key.is_some() && asks.can;
+        match licence {
+            Licence::FirstSend => old || again,
+            // A person who looked at the backup's case may have decided the same before. Where no look-up could show it, the
+            // person's word stands: it would only be asked for again.
+            Licence::Operator => old && asks.can && asks.trusted,
+            Licence::NotExecuted | Licence::LookupAbsent => false,
+        }
     }
+}
+
+/// What a destination's look-up is worth.
+#[derive(Debug, Clone, Copy)]
+struct Asks {
+    can: bool,
+    trusted: bool,
 }
 
 impl Engine {
     /// Sends a claimed create to its look-up where the gap may hide an earlier one; the operation again where it does not.
     pub(super) async fn pass_gap(&self, line: &Line, claimed: Operation) -> Result<Option<Operation>, StoreError> {
-        let (now, can_ask) = (self.now(), line.connector.can_look_up());
-        let Some(gap) = self.gap.filter(|gap| gap.hides(&claimed, can_ask, now)) else { return Ok(Some(claimed)) };
-        let event = Event::Doubted { gap_ended_at: gap.ended_at, first_lookup_at: can_ask.then_some(now) };
+        let now = self.now();
+        let asks = Asks { can: line.connector.can_look_up(), trusted: line.settings.lookup.trusted };
+        let Some(gap) = self.gap.filter(|gap| gap.hides(&claimed, asks, now)) else { return Ok(Some(claimed)) };
+        let event = Event::Doubted { gap_ended_at: gap.ended_at, first_lookup_at: asks.can.then_some(now) };
         if let Ok(Change::To(after)) = apply(&claimed, &event, now) {
             self.ports.store.update(change(claimed, *after, "doubted")).await?;
         }

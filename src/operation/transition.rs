@@ -173,7 +173,10 @@ pub fn apply(operation: &Operation, event: &Event, at: At) -> Result<Change, Ref
             next.series_since.get_or_insert(at);
             next.status = Status::Calling { lease: lease.clone() };
         }
-        (Event::Doubted { gap_ended_at, first_lookup_at }, Status::Claimed { licence: Licence::FirstSend, .. }) => {
+        (
+            Event::Doubted { gap_ended_at, first_lookup_at },
+            Status::Claimed { licence: Licence::FirstSend | Licence::Operator, .. },
+        ) => {
             next.last_error =
                 Some("it may have been sent before the store was restored; the outcome is uncertain".into());
             next.status = uncertain(&next, *first_lookup_at, *gap_ended_at, at);
