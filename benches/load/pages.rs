@@ -16,6 +16,7 @@ fn asked(stored: u64) -> Vec<(&'static str, String)> {
         ("list, reviews", list("status=needs_review&order=oldest")),
         ("list, a source of half", list("source=ordered")),
         ("list, a source of nothing", list("source=nobody")),
+        ("list, a destination of nothing", list("destination=nowhere")),
         ("list, before all", list("received_before=2020-01-01T00:00:00Z")),
         ("search, id", list(&format!("q={}", id(stored / 3)))),
         ("search, id in the CRM", list(&format!("q={}", stored / 3))),

@@ -18,9 +18,21 @@ use crate::clock::At;
 use crate::operation::{Operation, OperationId};
 
 impl Store {
-    /// A page of a list, newest first.
+    /// Operations of a filter, newest first unless it says otherwise.
     pub async fn list(&self, filter: Filter) -> Result<Vec<Operation>, StoreError> {
-        self.read_for(Reader::Admin, move |conn| list(conn, &filter)).await
+        self.read_for(Reader::Admin, move |conn| list(conn, &filter, None)).await
+    }
+
+    /// The same, looking at no more than about `most` operations: with what it found, the place from which to look further where
+    /// the page did not get full by then. However rare the wanted ones are, a page costs the same.
+    pub async fn page(&self, filter: Filter, most: usize) -> Result<(Vec<Operation>, Option<OperationId>), StoreError> {
+        self.read_for(Reader::Admin, move |conn| {
+            let end = walks(conn, &filter)?.then(|| last_of(conn, &filter, most)).transpose()?.flatten();
+            let found = list(conn, &filter, end.as_ref())?;
+            let further = end.filter(|_| found.len() < filter.limit);
+            Ok((found, further.map(|end| rows::operation_id(&end)).transpose()?))
+        })
+        .await
     }
 
     /// Everything about one operation.
@@ -29,14 +41,13 @@ impl Store {
     }
 }
 
-fn list(conn: &mut AnyConn, filter: &Filter) -> Result<Vec<Operation>, Failure> {
-    let mut query = operations::table.select(OperationRow::as_select()).into_boxed();
-    if let Some(state) = filter.state {
-        query = query.filter(operations::state.eq(state.as_str()));
-    }
+type Query<'a> = operations::BoxedQuery<'a, <AnyConn as Connection>::Backend>;
+
+fn list(conn: &mut AnyConn, filter: &Filter, end: Option<&String>) -> Result<Vec<Operation>, Failure> {
+    let mut query = indexed(filter);
     if let Some(source) = &filter.source {
         // Those of a rare source lie far apart: they are picked out by the index of keys, not looked for among all. Those of
-        // another are met soon on a walk along the ids, which no index of sources must replace: it would have them all sorted.
+        // another are met on a walk along the ids, which no index of sources must replace: it would have them all sorted.
         query = match few_of(conn, &clean(source))? {
             Some(few) => query.filter(operations::operation_id.eq_any(few)),
             None => query.filter(operations::source.concat("").eq(clean(source))),
@@ -44,6 +55,27 @@ fn list(conn: &mut AnyConn, filter: &Filter) -> Result<Vec<Operation>, Failure> 
     }
     if let Some(destination) = &filter.destination {
         query = query.filter(operations::destination.eq(clean(destination)));
+    }
+    if let Some(q) = &filter.q {
+        query = query.filter(operations::operation_id.eq_any(ids_of(conn, q)?));
+    }
+    if let Some(end) = end.cloned() {
+        query = if filter.oldest_first {
+            query.filter(operations::operation_id.le(end))
+        } else {
+            query.filter(operations::operation_id.ge(end))
+        };
+    }
+    let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+    let rows: Vec<OperationRow> = query.limit(limit).select(OperationRow::as_select()).load(conn)?;
+    Ok(rows.into_iter().map(Operation::try_from).collect::<Result<_, _>>()?)
+}
+
+/// What an index finds in the order of the list.
+fn indexed(filter: &Filter) -> Query<'static> {
+    let mut query = operations::table.into_boxed();
+    if let Some(state) = filter.state {
+        query = query.filter(operations::state.eq(state.as_str()));
     }
     if let Some(reason) = &filter.reason {
         query = query.filter(operations::reason.eq(clean(reason)));
@@ -64,17 +96,28 @@ fn list(conn: &mut AnyConn, filter: &Filter) -> Result<Vec<Operation>, Failure> 
             query.filter(operations::operation_id.lt(after.to_string()))
         };
     }
-    if let Some(q) = &filter.q {
-        query = query.filter(operations::operation_id.eq_any(ids_of(conn, q)?));
-    }
-    let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-    query = if filter.oldest_first {
+    if filter.oldest_first {
         query.order(operations::operation_id.asc())
     } else {
         query.order(operations::operation_id.desc())
-    };
-    let rows: Vec<OperationRow> = query.limit(limit).load(conn)?;
-    Ok(rows.into_iter().map(Operation::try_from).collect::<Result<_, _>>()?)
+    }
+}
+
+/// Whether the list looks at operations that it does not show, as long as it is not full.
+fn walks(conn: &mut AnyConn, filter: &Filter) -> QueryResult<bool> {
+    if filter.q.is_some() {
+        return Ok(false);
+    }
+    match &filter.source {
+        Some(source) => Ok(few_of(conn, &clean(source))?.is_none()),
+        None => Ok(filter.destination.is_some()),
+    }
+}
+
+/// The last of the first so many that an index finds; `None` where there are no more.
+fn last_of(conn: &mut AnyConn, filter: &Filter, most: usize) -> QueryResult<Option<String>> {
+    let before = i64::try_from(most.max(1) - 1).unwrap_or(i64::MAX);
+    indexed(filter).select(operations::operation_id).offset(before).limit(1).first(conn).optional()
 }
 
 /// A source with no more operations than this is rare.

@@ -85,6 +85,35 @@ both! {
 }
 
 both! {
+    /// However rare the wanted ones are, a page looks at so many and says where to go on; nothing is left out or shown twice.
+    fn a_page_of_rare_ones_ends_in_time_and_is_gone_on_with(stage) {
+        let ids: Vec<_> = (0..10)
+            .map(|n| stage.admit_one(delivery_at(NOW.plus(n * MINUTE), &[(Some(&format!("key-{n}")), "lead")])).operation.id)
+            .collect();
+        stage.place.execute(&format!("UPDATE operations SET destination = 'rare' WHERE operation_id IN ('{}', '{}')", ids[7], ids[1]));
+        for oldest_first in [false, true] {
+            let rare = Filter { destination: Some("rare".into()), limit: 5, oldest_first, ..Filter::default() };
+            let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+            loop {
+                let (page, further) =
+                    stage.wait(stage.store.page(Filter { after, ..rare.clone() }, 4)).expect("read");
+                found.extend(page.into_iter().map(|operation| operation.id));
+                pages += 1;
+                after = further;
+                if after.is_none() {
+                    break;
+                }
+            }
+            let expected = if oldest_first { [ids[1], ids[7]] } else { [ids[7], ids[1]] };
+            assert_eq!((found, pages), (expected.to_vec(), 3));
+        }
+        // Whatever an index finds needs no end.
+        let all = stage.wait(stage.store.page(Filter { limit: 9, ..Filter::default() }, 4)).expect("read");
+        assert_eq!((all.0.len(), all.1), (9, None));
+    }
+}
+
+both! {
     fn lists_page_from_the_newest_and_filter(stage) {
         let ids: Vec<_> = (0..5)
             .map(|n| stage.admit_one(delivery_at(NOW.plus(n * MINUTE), &[(Some(&format!("key-{n}")), "lead")])).operation.id)

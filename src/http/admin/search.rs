@@ -39,7 +39,7 @@ pub(super) async fn handle(payload: web::Payload, shared: web::Data<Shared>) -> 
     found.sort_unstable_by_key(|operation| std::cmp::Reverse(operation.id));
     found.dedup_by_key(|operation| operation.id);
     found.truncate(LIMIT);
-    Ok(HttpResponse::Ok().json(Page::of(&found, LIMIT)))
+    Ok(HttpResponse::Ok().json(Page::of(&found, LIMIT, None)))
 }
 
 /// The normal forms that are searched for: a phone without its country code is read in the region of every source.

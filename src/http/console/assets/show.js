@@ -99,7 +99,9 @@ export function list({ filters, query, load, render, csv, note }) {
   async function fetched(from) {
     fill(fault);
     try {
-      const page = await load(chosen, from);
+      let page = await load(chosen, from);
+      // A page without items that names the next: none were found so far.
+      while (!page.items.length && page.next_cursor) page = await load(chosen, page.next_cursor);
       cursor = page.next_cursor;
       return page;
     } catch (error) {
@@ -126,6 +128,7 @@ export function list({ filters, query, load, render, csv, note }) {
     again: async () => {
       if (items.length > 60) return;
       const page = await load(chosen, null);
+      if (!page.items.length && page.next_cursor) return;
       if (JSON.stringify(page.items) !== JSON.stringify(items)) {
         ({ items, next_cursor: cursor } = page);
         drawn();
