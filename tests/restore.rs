@@ -37,7 +37,7 @@ async fn after_an_older_backup_is_restored_nothing_is_made_twice() {
     assert!(!done && said.contains("another leadonce process"), "{said}");
     assert!(gateway.terminate());
     let (done, said) = run(&gateway, "restore", &copy);
-    assert!(done && said.contains(".before-"), "{said}");
+    assert!(done && said.contains(".before-") && said.contains("for 30d each lead"), "{said}");
     gateway.run();
 
     let known = gateway.deliver("before", &lead("before"), 0).await;
@@ -106,6 +106,8 @@ async fn what_is_no_backup_is_refused_and_nothing_is_lost() {
     assert!(run(&gateway, "backup", &copy).0);
     let (done, said) = run(&gateway, "backup", &copy);
     assert!(!done && said.contains("exists already"), "{said}");
+    let (done, said) = run(&gateway, "backup", &gateway.file("no-folder/copy.db"));
+    assert!(!done && said.contains("no-folder/copy.db") && !said.contains("store is not available"), "{said}");
     assert!(gateway.terminate());
 
     let damaged = gateway.file("damaged.db");

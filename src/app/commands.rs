@@ -240,9 +240,9 @@ fn restore(config: &Config, backup: &std::path::Path) -> Result<()> {
     if let Some(kept) = kept {
         complain(&format!("what stood there is kept as {}", kept.display()));
     }
-    let days = config.retention.redelivery.as_secs() / 86_400;
+    let redelivery = config::show_duration(config.retention.redelivery);
     say(&format!(
-        "the store is restored from {}; for {days} days each lead is looked up in the CRM before it is created",
+        "the store is restored from {}; for {redelivery} each lead is looked up in the CRM before it is created",
         backup.display()
     ))?;
     let unasked = parts::Parts::from(config)?.lines.into_iter().filter(|(_, line)| !line.connector.can_look_up());

@@ -30,6 +30,7 @@ use crate::{crm, delivery, intake, store};
 
 pub use effective::effective;
 pub use fault::{Fault, Faults, Place};
+pub use units::show_duration;
 
 /// Everything that a gateway is told. Its parts are lawful each and together.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ pub(super) fn size(text: &str) -> Option<u64> {
 }
 
 /// Writes a duration in the largest unit that needs no fraction, as [`duration`] reads it.
-pub(super) fn show_duration(duration: Duration) -> String {
+pub fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, factor): &&(&str, u64)| millis.is_multiple_of(*factor);
     match DURATIONS.iter().rev().find(fits) {

@@ -30,7 +30,7 @@ impl Store {
 
 /// Writes a consistent copy of the store to a new file, also while a gateway works on it.
 ///
-/// Errors: `Setup` where the store is no SQLite file or the copy's name is taken, `Unavailable` where it cannot be written.
+/// Errors: `Setup` where the store is no SQLite file, the copy's name is taken, or it cannot be written.
 pub fn backup(settings: &Settings, copy: &Path) -> Result<(), StoreError> {
     let address = Address::parse(&settings.url)?;
     let file = address.file().ok_or_else(|| StoreError::Setup(NOT_SQLITE.into()))?;
@@ -230,6 +230,7 @@ fn sync_folder(file: &Path) -> Result<(), StoreError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| failed(folder, &e))
 }
 
+/// The file is at fault, whichever it is, and not the store's service: it is named as it is.
 fn failed(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
-    StoreError::Unavailable(format!("{}: {error}", path.display()))
+    StoreError::Setup(format!("{}: {error}", path.display()))
 }
