@@ -9,8 +9,8 @@ use std::time::Duration;
 use leadonce::clock::At;
 use leadonce::operation::transition::{Change, Decision, Event, apply};
 use leadonce::operation::{
-    CreateOutcome, CrmId, Failure, FailureClass, HashRule, KeyOrigin, Lease, Licence, LookupOutcome, Operation,
-    OperationId, PayloadHash, SourceKey, State, Status, Variant,
+    Arrival, CreateOutcome, CrmId, Failure, FailureClass, HashRule, KeyOrigin, Lease, LookupOutcome, Operation,
+    OperationId, PayloadHash, SourceKey, State, Status,
 };
 use proptest::prelude::*;
 
@@ -29,36 +29,19 @@ fn id(n: u8) -> CrmId {
 }
 
 fn fresh() -> Operation {
-    Operation {
+    Arrival {
         id: OperationId(uuid::Uuid::from_u128(7)),
         source: "site".parse().expect("a name"),
         source_key: SourceKey::from_native(b"k1"),
-        variant: Variant::First,
         key_origin: KeyOrigin::Native,
         payload_hash: PayloadHash::from([1; 32]),
         hash_rule: HashRule::current(&[]),
         destination: "crm".parse().expect("a name"),
-        status: Status::Received { next_attempt_at: START, licence: Licence::FirstSend },
-        attempts: 0,
-        counted: 0,
-        series_attempts: 0,
-        series_since: None,
-        series_epoch: 0,
-        lookups: 0,
-        step: 0,
-        epoch: 0,
-        version: 1,
-        crm_id: None,
-        other_crm_ids: None,
-        conflicts_with: None,
-        last_error: None,
         delivery_id: uuid::Uuid::from_u128(8),
         event_index: 0,
-        received_at: START,
-        updated_at: START,
-        finished_at: None,
-        payload_erased_at: None,
+        at: START,
     }
+    .operation()
 }
 
 /// What the generator asks for; it becomes an event by what the operation is at that moment.

@@ -61,7 +61,7 @@ impl<'a> From<&'a Operation> for OperationView<'a> {
 pub(crate) mod samples {
     use super::*;
     use crate::clock::At;
-    use crate::operation::{HashRule, KeyOrigin, Licence, PayloadHash, SourceKey, Status, Variant};
+    use crate::operation::{Arrival, HashRule, KeyOrigin, Licence, PayloadHash, SourceKey, Status};
 
     /// An operation under the key `a1b2` of source `site`, in that status.
     pub(crate) fn operation(status: Status) -> Operation {
@@ -71,34 +71,24 @@ pub(crate) mod samples {
         };
         let at = At::from_micros(1_796_119_200_123_000);
         Operation {
-            id: "0198c0de-0000-7000-8000-000000000001".parse().expect("a uuid"),
-            source: "site".parse().expect("a name"),
-            source_key: SourceKey::from_native(b"a1b2"),
-            variant: Variant::First,
-            key_origin: KeyOrigin::Native,
-            payload_hash: PayloadHash::from([7; 32]),
-            hash_rule: HashRule::current(&[]),
-            destination: "bitrix".parse().expect("a name"),
             status,
             attempts: 1,
-            counted: 0,
-            series_attempts: 0,
-            series_since: None,
-            series_epoch: 0,
-            lookups: 0,
-            step: 0,
             epoch: 1,
             version: 4,
             crm_id,
-            other_crm_ids: None,
-            conflicts_with: None,
-            last_error: None,
-            delivery_id: uuid::Uuid::nil(),
-            event_index: 0,
-            received_at: at,
-            updated_at: at,
-            finished_at: None,
-            payload_erased_at: None,
+            ..Arrival {
+                id: "0198c0de-0000-7000-8000-000000000001".parse().expect("a uuid"),
+                source: "site".parse().expect("a name"),
+                source_key: SourceKey::from_native(b"a1b2"),
+                key_origin: KeyOrigin::Native,
+                payload_hash: PayloadHash::from([7; 32]),
+                hash_rule: HashRule::current(&[]),
+                destination: "bitrix".parse().expect("a name"),
+                delivery_id: uuid::Uuid::nil(),
+                event_index: 0,
+                at,
+            }
+            .operation()
         }
     }
 

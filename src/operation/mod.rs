@@ -4,6 +4,7 @@
 //! that it can be read and tested without a database or a network. It must not know where an event comes from, which CRM it
 //! goes to, how it is stored, or what time it is: moments and random numbers are arguments.
 
+pub mod arrival;
 pub mod canonical;
 pub mod field;
 pub mod hash;
@@ -15,6 +16,7 @@ pub mod outcome;
 pub mod state;
 pub mod transition;
 
+pub use arrival::Arrival;
 pub use hash::{HashRule, PayloadHash};
 pub use id::{CrmId, CrmKey, DestinationName, KeyOrigin, OperationId, SourceKey, SourceName, Variant};
 pub use lead::Lead;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use leadonce::clock::{At, SeededEntropy, uuid_v7};
 use leadonce::operation::{
-    DestinationName, HashRule, KeyOrigin, Licence, Operation, OperationId, PayloadHash, SourceKey, SourceName, Status,
-    Variant,
+    Arrival, DestinationName, HashRule, KeyOrigin, Operation, OperationId, PayloadHash, SourceKey, SourceName,
 };
 use leadonce::store::{
     Admission, Admit, NewDelivery, NewEvent, Settings, Store, StoreError, Take, Update, Updated, Use, Writer,
@@ -244,35 +243,20 @@ pub(crate) fn hash(content: &str) -> PayloadHash {
 /// A delivery of events under keys: (key, content) each.
 pub(crate) fn delivery_at(at: At, events: &[(Option<&str>, &str)]) -> Admit {
     let id = id_at(at);
-    let operation = |place: usize, key_text: Option<&str>, content: &str| Operation {
-        id: OperationId(id_at(at)),
-        source: source(),
-        source_key: key_text.map(key),
-        variant: Variant::First,
-        key_origin: if key_text.is_some() { KeyOrigin::Native } else { KeyOrigin::Generated },
-        payload_hash: hash(content),
-        hash_rule: HashRule::current(&[]),
-        destination: crm(),
-        status: Status::Received { next_attempt_at: at, licence: Licence::FirstSend },
-        attempts: 0,
-        counted: 0,
-        series_attempts: 0,
-        series_since: None,
-        series_epoch: 0,
-        lookups: 0,
-        step: 0,
-        epoch: 0,
-        version: 1,
-        crm_id: None,
-        other_crm_ids: None,
-        conflicts_with: None,
-        last_error: None,
-        delivery_id: id,
-        event_index: u16::try_from(place).expect("few events"),
-        received_at: at,
-        updated_at: at,
-        finished_at: None,
-        payload_erased_at: None,
+    let operation = |place: usize, key_text: Option<&str>, content: &str| {
+        Arrival {
+            id: OperationId(id_at(at)),
+            source: source(),
+            source_key: key_text.map(key),
+            key_origin: if key_text.is_some() { KeyOrigin::Native } else { KeyOrigin::Generated },
+            payload_hash: hash(content),
+            hash_rule: HashRule::current(&[]),
+            destination: crm(),
+            delivery_id: id,
+            event_index: u16::try_from(place).expect("few events"),
+            at,
+        }
+        .operation()
     };
     let bodies: Vec<&str> = events.iter().map(|(_, content)| *content).collect();
     Admit {

@@ -14,8 +14,8 @@ use leadonce::crm::{Answer, Call, Exchange, Transport, TransportError};
 use leadonce::delivery::{Engine, Line, LookupPolicy, Pause, Ports, RetryPolicy, Settings};
 use leadonce::intake::{Answer as SenderAnswer, Event, Received, Refused, Request, Source};
 use leadonce::operation::{
-    DestinationName, FailureClass, HashRule, KeyOrigin, Lead, Licence, Operation, OperationId, PayloadHash, SourceKey,
-    SourceName, Status, Variant,
+    Arrival, DestinationName, FailureClass, HashRule, KeyOrigin, Lead, Operation, OperationId, PayloadHash, SourceKey,
+    SourceName,
 };
 use leadonce::store::{self, Admit, Destination, NewDelivery, NewEvent, Store, Use};
 use leadonce::telemetry::Metrics;
@@ -317,36 +317,19 @@ pub(crate) fn arriving(text: &str, at: At, entropy: &SeededEntropy) -> (Operatio
     let delivery_id = id.0;
     let mut hash = [0; 32];
     hash[..text.len().min(32)].copy_from_slice(&text.as_bytes()[..text.len().min(32)]);
-    let operation = Operation {
+    let operation = Arrival {
         id,
         source: name("plain"),
         source_key: SourceKey::from_native(text.as_bytes()),
-        variant: Variant::First,
         key_origin: KeyOrigin::Native,
         payload_hash: PayloadHash::from(hash),
         hash_rule: HashRule::current(&[]),
         destination: name("crm"),
-        status: Status::Received { next_attempt_at: at, licence: Licence::FirstSend },
-        attempts: 0,
-        counted: 0,
-        series_attempts: 0,
-        series_since: None,
-        series_epoch: 0,
-        lookups: 0,
-        step: 0,
-        epoch: 0,
-        version: 1,
-        crm_id: None,
-        other_crm_ids: None,
-        conflicts_with: None,
-        last_error: None,
         delivery_id,
         event_index: 0,
-        received_at: at,
-        updated_at: at,
-        finished_at: None,
-        payload_erased_at: None,
-    };
+        at,
+    }
+    .operation();
     let delivery = NewDelivery {
         id: delivery_id,
         source: name("plain"),

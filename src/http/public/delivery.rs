@@ -9,7 +9,7 @@ use super::super::state::{Inbound, Settings};
 use crate::clock::{At, Entropy, uuid_v7};
 use crate::intake::{self, Event, Key};
 use crate::operation::{
-    KeyOrigin, Licence, Operation, OperationId, PayloadHash, ReviewReason, SourceKey, Status, Variant,
+    Arrival, KeyOrigin, Licence, Operation, OperationId, PayloadHash, ReviewReason, SourceKey, Status,
 };
 use crate::store::{NewDelivery, NewEvent, StoredDelivery};
 
@@ -116,34 +116,20 @@ impl Reception<'_> {
         status: Status,
     ) -> Operation {
         Operation {
-            id: OperationId(uuid_v7(self.now, self.entropy)),
-            source: self.inbound.settings.name.clone(),
-            source_key,
-            variant: Variant::First,
-            key_origin,
-            payload_hash,
-            hash_rule: self.inbound.source.hash_rule(),
-            destination: self.inbound.settings.destination.clone(),
             status,
-            attempts: 0,
-            counted: 0,
-            series_attempts: 0,
-            series_since: None,
-            series_epoch: 0,
-            lookups: 0,
-            step: 0,
-            epoch: 0,
-            version: 1,
-            crm_id: None,
-            other_crm_ids: None,
-            conflicts_with: None,
-            last_error: None,
-            delivery_id: self.delivery_id,
-            event_index: u16::try_from(index).unwrap_or(u16::MAX),
-            received_at: self.now,
-            updated_at: self.now,
-            finished_at: None,
-            payload_erased_at: None,
+            ..Arrival {
+                id: OperationId(uuid_v7(self.now, self.entropy)),
+                source: self.inbound.settings.name.clone(),
+                source_key,
+                key_origin,
+                payload_hash,
+                hash_rule: self.inbound.source.hash_rule(),
+                destination: self.inbound.settings.destination.clone(),
+                delivery_id: self.delivery_id,
+                event_index: u16::try_from(index).unwrap_or(u16::MAX),
+                at: self.now,
+            }
+            .operation()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every row of contract 4's table and the rules of 4.1 that belong to one operation, each by name.
 
 use super::*;
-use crate::operation::{HashRule, KeyOrigin, OperationId, PayloadHash, SourceKey, Variant};
+use crate::operation::{Arrival, HashRule, KeyOrigin, OperationId, PayloadHash, SourceKey};
 
 const NOW: At = At::from_seconds(1_800_000_000);
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,34 +25,25 @@ fn lease() -> Lease {
 fn operation(status: Status) -> Operation {
     let crm_id = if let Status::Completed { crm_id } = &status { Some(crm_id.clone()) } else { None };
     Operation {
-        id: OperationId(uuid::Uuid::from_u128(7)),
-        source: "site".parse().expect("a name"),
-        source_key: SourceKey::from_native(b"k1"),
-        variant: Variant::First,
-        key_origin: KeyOrigin::Native,
-        payload_hash: PayloadHash::from([1; 32]),
-        hash_rule: HashRule::current(&[]),
-        destination: "crm".parse().expect("a name"),
         status,
         attempts: 1,
-        counted: 0,
-        series_attempts: 0,
         series_since: Some(NOW),
-        series_epoch: 0,
-        lookups: 0,
-        step: 0,
         epoch: 3,
         version: 9,
         crm_id,
-        other_crm_ids: None,
-        conflicts_with: None,
-        last_error: None,
-        delivery_id: uuid::Uuid::from_u128(8),
-        event_index: 0,
-        received_at: NOW,
-        updated_at: NOW,
-        finished_at: None,
-        payload_erased_at: None,
+        ..Arrival {
+            id: OperationId(uuid::Uuid::from_u128(7)),
+            source: "site".parse().expect("a name"),
+            source_key: SourceKey::from_native(b"k1"),
+            key_origin: KeyOrigin::Native,
+            payload_hash: PayloadHash::from([1; 32]),
+            hash_rule: HashRule::current(&[]),
+            destination: "crm".parse().expect("a name"),
+            delivery_id: uuid::Uuid::from_u128(8),
+            event_index: 0,
+            at: NOW,
+        }
+        .operation()
     }
 }
 
