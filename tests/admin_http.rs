@@ -49,7 +49,7 @@ fn each_address_is_open_from_its_role_on_and_to_nobody_below() {
             seen += 1;
         }
     }
-    assert!(seen >= 22, "{seen}");
+    assert!(seen >= 24, "{seen}");
     assert_eq!(get(&room, "Bearer shop-token", "/operations").status, 401, "a source's token is no operator's");
 }
 

@@ -398,6 +398,13 @@ fn a_list_is_exported_whole_for_a_spreadsheet() {
     assert_eq!(viewer.get(&room, "/v1/admin/operations.csv?status=done").status, 400);
     assert!(viewer.get(&room, "/v1/admin/audit.csv").unchunked().contains("sign_in"));
     assert!(viewer.get(&room, "/v1/admin/deliveries.csv").unchunked().starts_with("\u{feff}delivery_id,"));
+    assert_eq!(viewer.get(&room, "/v1/admin/tokens.csv").status, 403);
+    let admin = by_token(&room, Role::Admin);
+    let person = json!({"name": "=anna", "role": "operator", "password": "correct horse battery"});
+    assert_eq!(admin.post(&room, "/v1/admin/people", &person).status, 201);
+    let people = admin.get(&room, "/v1/admin/people.csv").unchunked();
+    assert!(people.starts_with("\u{feff}name,role,") && people.contains("\n'=anna,operator,2026-12-01T"), "{people}");
+    assert_eq!(admin.get(&room, "/v1/admin/tokens.csv").unchunked().lines().count(), 3);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Lists as CSV: `GET /v1/admin/operations.csv`, `deliveries.csv`, `audit.csv`, with the filters of the lists.
+//! Lists as CSV: `GET /v1/admin/operations.csv`, `deliveries.csv`, `audit.csv`, `people.csv`, `tokens.csv`, with the filters of the lists.
 //!
 //! UTF-8 with a byte order mark, so that Excel shows every letter; CRLF and quotes by RFC 4180. What a spreadsheet would take for a
 //! formula is written as text, with an apostrophe before it. Phones are `tel:` URIs (RFC 3966), `tel:+79161234567`: readable, no
@@ -14,8 +14,9 @@ use futures_util::stream;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::{Refusals, audit, deliveries, list};
+use crate::clock::At;
 use crate::operation::{Lead, Operation};
-use crate::store::{Audit, AuditFilter, DeliveryFilter, Filter, StoredDelivery};
+use crate::store::{Audit, AuditFilter, DeliveryFilter, Filter, Person, Role, StoredDelivery, Token};
 
 /// Rows that are read at once.
 const PAGE: usize = 200;
@@ -44,6 +45,8 @@ const OPERATIONS: [&str; 20] = [
 ];
 const DELIVERIES: [&str; 7] = ["delivery_id", "received_at", "source", "verdict", "note", "method", "body_size"];
 const AUDIT: [&str; 8] = ["at", "actor", "action", "operation_id", "subject", "from", "to", "note"];
+const PEOPLE: [&str; 5] = ["name", "role", "created_at", "last_used_at", "disabled_at"];
+const TOKENS: [&str; 5] = ["name", "role", "created_at", "last_used_at", "revoked_at"];
 
 /// Operations with their leads, as CSV.
 #[utoipa::path(get, path = "/v1/admin/operations.csv", operation_id = "export_operations", tag = "operations",
@@ -106,6 +109,30 @@ pub(super) async fn audit_log(request: HttpRequest, shared: web::Data<Shared>) -
         }
     };
     stream("audit", &AUDIT, shared, pages).await
+}
+
+/// The people who may sign in, as CSV.
+#[utoipa::path(get, path = "/v1/admin/people.csv", operation_id = "export_people", tag = "people",
+    responses((status = 200, description = "All people.", content_type = "text/csv", body = String), Refusals))]
+pub(super) async fn people(shared: web::Data<Shared>) -> Result<HttpResponse, Problem> {
+    let pages = |shared: web::Data<Shared>, _: Option<()>| async move {
+        let people = shared.store.people().await?.into_iter();
+        let row = |of: Person| holder_row(of.name, of.role, of.created_at, [of.last_used_at, of.disabled_at]);
+        Ok(Page { rows: people.map(row).collect(), more: None })
+    };
+    stream("people", &PEOPLE, shared, pages).await
+}
+
+/// All tokens, without their secrets, as CSV.
+#[utoipa::path(get, path = "/v1/admin/tokens.csv", operation_id = "export_tokens", tag = "people",
+    responses((status = 200, description = "All tokens.", content_type = "text/csv", body = String), Refusals))]
+pub(super) async fn tokens(shared: web::Data<Shared>) -> Result<HttpResponse, Problem> {
+    let pages = |shared: web::Data<Shared>, _: Option<()>| async move {
+        let tokens = shared.store.tokens().await?.into_iter();
+        let row = |of: Token| holder_row(of.name, of.role, of.created_at, [of.last_used_at, of.revoked_at]);
+        Ok(Page { rows: tokens.map(row).collect(), more: None })
+    };
+    stream("tokens", &TOKENS, shared, pages).await
 }
 
 /// Rows, and where the next page begins if there is one.
@@ -211,6 +238,11 @@ fn delivery_row(delivery: &StoredDelivery) -> Vec<String> {
         delivery.method.clone(),
         delivery.body.as_ref().map(|body| body.len().to_string()).unwrap_or_default(),
     ]
+}
+
+fn holder_row(name: String, role: Role, created_at: At, times: [Option<At>; 2]) -> Vec<String> {
+    let times = times.map(|at| at.map(At::rfc3339).unwrap_or_default());
+    [name, role.as_str().to_owned(), created_at.rfc3339()].into_iter().chain(times).collect()
 }
 
 fn audit_row(audit: &Audit) -> Vec<String> {

@@ -62,9 +62,11 @@ const ROUTES: &[AdminRoute] = &[
     route("GET", "/events", Role::Viewer, || web::get().to(events::handle)),
     route("GET", "/people", Role::Admin, || web::get().to(people::list)),
     route("POST", "/people", Role::Admin, || web::post().to(people::create)),
+    route("GET", "/people.csv", Role::Admin, || web::get().to(export::people)),
     route("POST", "/people/{name}", Role::Admin, || web::post().to(people::change)),
     route("GET", "/tokens", Role::Admin, || web::get().to(tokens::list)),
     route("POST", "/tokens", Role::Admin, || web::post().to(tokens::create)),
+    route("GET", "/tokens.csv", Role::Admin, || web::get().to(export::tokens)),
     route("POST", "/tokens/{name}/revoke", Role::Admin, || web::post().to(tokens::revoke)),
 ];
 
@@ -149,9 +151,11 @@ mod tests {
                 ("GET", "/events", "viewer"),
                 ("GET", "/people", "admin"),
                 ("POST", "/people", "admin"),
+                ("GET", "/people.csv", "admin"),
                 ("POST", "/people/{name}", "admin"),
                 ("GET", "/tokens", "admin"),
                 ("POST", "/tokens", "admin"),
+                ("GET", "/tokens.csv", "admin"),
                 ("POST", "/tokens/{name}/revoke", "admin"),
             ]
         );

@@ -74,6 +74,8 @@ pub(in super::super) enum Refusals {
         export::deliveries,
         audit::handle,
         export::audit_log,
+        export::people,
+        export::tokens,
         events::handle,
         people::list,
         people::create,

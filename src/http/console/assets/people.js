@@ -32,7 +32,7 @@ export async function page({ who, tell, faultOf }) {
       { title: t("last_use"), cell: (person) => time(person.last_used_at) },
       { title: t("state"), cell: (person) => (person.disabled_at ? [t("people.out"), " ", time(person.disabled_at)] : t("people.in")) },
       { title: t("action"), cell: personActions },
-    ], people.items), personForm()),
+    ], people.items), download("/v1/admin/people.csv"), personForm()),
     h("section", {}, h("h2", {}, t("people.tokens")), h("p", { class: "hint" }, t("people.tokens.what")), made, table(t("people.tokens"), [
       { title: t("name"), cell: (token) => seen(token.name) },
       { title: t("role"), cell: (token) => t(`role.${token.role}`) },
@@ -43,9 +43,10 @@ export async function page({ who, tell, faultOf }) {
         type: "button", "data-action": "revoke",
         onclick: () => act(`/v1/admin/tokens/${encodeURIComponent(token.name)}/revoke`, {}, t("people.revoked")),
       }, t("people.revoke"))) },
-    ], tokens.items), tokenForm()));
+    ], tokens.items), download("/v1/admin/tokens.csv"), tokenForm()));
   }
 
+  const download = (href) => h("p", {}, h("a", { class: "button", href, download: true }, t("export")));
   const of = (person) => `/v1/admin/people/${encodeURIComponent(person.name)}`;
   const personActions = (person) => {
     if (person.disabled_at) return h("button", { type: "button", onclick: () => act(of(person), { disabled: false }, t("saved")) }, t("people.let_in"));
