@@ -384,8 +384,10 @@ async fn c18_nobody_sends_again_while_a_worker_holds_the_lead() {
     let gateway = Gateway::start(setup()).await;
     gateway.faults(json!([{"call": "create", "kind": "delay", "ms": 1500}]));
     gateway.deliver("h1", &lead("Anna"), 0).await;
-    let id = gateway.in_state("h1", "in_progress").await["operation_id"].as_str().expect("an id").to_owned();
-    let refused = gateway.resolve(&id, &json!({"action": "retry", "note": "I cannot wait"})).await;
+    // Not only claimed: the version that is read next is the one that stands while the call is out.
+    let called = gateway.until("h1", |o| o["status"] == "in_progress" && o["attempts"] == 1).await;
+    let id = called["operation_id"].as_str().expect("an id");
+    let refused = gateway.resolve(id, &json!({"action": "retry", "note": "I cannot wait"})).await;
     assert_eq!(
         (refused.status, &refused.body["type"]),
         (409, &json!("urn:leadonce:problem:state-forbids")),
