@@ -15,7 +15,7 @@ pub(super) fn size(text: &str) -> Option<u64> {
     measure(text, &SIZES)
 }
 
-/// Writes a duration in the largest unit that needs no fraction, as [`duration`] reads it.
+/// Writes a duration in the largest unit that needs no fraction, as a configuration has it.
 pub fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, factor): &&(&str, u64)| millis.is_multiple_of(*factor);
