@@ -189,6 +189,31 @@ async fn a_node_killed_between_claim_and_attempt_is_replaced_without_a_look_up()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c63_the_locks_of_a_machine_that_is_gone_stand_in_nobodys_way_for_long() {
+    let Some(mut nodes) = Nodes::start(2).await else { return };
+    let proxy = nodes.behind_proxy(0);
+    proxy.slow_commits(Duration::from_secs(1));
+    let (mut store, begun) = (nodes.store(), gateway::now());
+    let lost = tokio::spawn(nodes.deliver(&nodes.url(0), "gone", &lead("Anna"), 0));
+    let open = "SELECT mode AS phase FROM pg_locks JOIN pg_stat_activity USING (pid)
+                WHERE state = 'idle in transaction' AND mode = 'RowExclusiveLock' AND relation = 'deliveries'::regclass";
+    while diesel::sql_query(open).load::<Phase>(&mut store).expect("read").is_empty() {
+        assert!(begun.elapsed() < gateway::PATIENCE, "no transaction is open\n{}", nodes.log());
+    }
+    // Power and network are gone at once: the server hears nothing of it.
+    proxy.set(Way::Held);
+    nodes.kill(0);
+    let promised = lost.await.expect("no panic").is_ok_and(|answer| answer.status < 300);
+    assert!(!promised, "a promise without a commit");
+    let begun = gateway::now();
+    while nodes.deliver(&nodes.url(1), "gone", &lead("Anna"), 0).await.expect("an answer").status != 202 {
+        assert!(begun.elapsed() < gateway::PATIENCE, "it was never taken\n{}", nodes.log());
+    }
+    nodes.in_state(1, "gone", "completed").await;
+    assert_eq!(nodes.entities(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c63_who_loses_to_a_claim_that_is_not_committed_yet_waits_for_it_whatever_the_isolation() {
     for isolation in ["read committed", "repeatable read"] {
         let Some(mut nodes) = Nodes::start(2).await else { return };

@@ -135,8 +135,11 @@ fn postgres_url(url: &str, tls: bool) -> Result<String, StoreError> {
     Ok(url)
 }
 
-/// A commit is durable even where the server's default is not (G1); no statement waits for a lock longer than a sender waits.
-const POSTGRES_SETUP: &str = "SET lock_timeout = '2s'; SET default_transaction_isolation = 'read committed';
+/// A commit is durable even where the server's default is not (G1); no statement waits for a lock longer than a sender waits. A
+/// node whose machine is gone in the middle of a transaction says no goodbye: its locks must not stand in the way of the others
+/// until the server's keepalive finds out, which is two hours by default.
+const POSTGRES_SETUP: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '5s';
+    SET default_transaction_isolation = 'read committed';
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');";
 
 /// Opens the SQLite file.
