@@ -143,11 +143,12 @@ async fn a_limit_that_one_node_met_stops_all_nodes_as_long_as_told() {
     nodes.crm(|crm| crm.creates() >= 10).await;
     nodes.faults(json!([{"call": "create", "kind": "throttled", "retry_after": "4"}]));
     deliver(&nodes, 60).await;
-    nodes.crm(|crm| crm.creates() == 60).await;
+    // All of them, and the one that was refused once more. An exact number of calls could be missed: more follow at once.
+    nodes.crm(|crm| crm.entities().len() >= 60).await;
     let calls = nodes.sandbox.world().calls();
     let told = calls.iter().find(|call| call.fault == Some("throttled")).expect("a limit was told").at;
     // What was taken already may still leave.
     let after = told.plus(Duration::from_millis(700));
     let meanwhile = within(&times(nodes.sandbox.world()), after, told.plus(Duration::from_secs(4)));
-    assert_eq!((meanwhile, nodes.entities()), (0, 59));
+    assert_eq!((meanwhile, nodes.entities(), nodes.sandbox.world().creates()), (0, 60, 61));
 }
